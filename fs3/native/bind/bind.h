@@ -1,0 +1,10 @@
+// One function per binding file; module.cpp calls them all.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace fs3::bind {
+
+void BindChecksum(nanobind::module_& m);
+
+}  // namespace fs3::bind

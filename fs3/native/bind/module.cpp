@@ -1,0 +1,6 @@
+// The one native extension: fs3._native. Each file of this folder binds one concept.
+#include <nanobind/nanobind.h>
+
+#include "fs3/native/bind/bind.h"
+
+NB_MODULE(_native, m) { fs3::bind::BindChecksum(m); }
