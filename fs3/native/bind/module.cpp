@@ -3,4 +3,8 @@
 
 #include "fs3/native/bind/bind.h"
 
-NB_MODULE(_native, m) { fs3::bind::BindChecksum(m); }
+NB_MODULE(_native, m) {
+  fs3::bind::BindError(m);  // first: every other file raises NativeError
+  fs3::bind::BindChecksum(m);
+  fs3::bind::BindRocksDb(m);
+}
