@@ -1,7 +1,10 @@
 """Types of the native extension; one section per file of fs3/native/bind."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import Buffer
 
 # checksum.cpp
@@ -44,3 +47,209 @@ class RocksDb:
     ) -> None: ...
     def sync_wal(self) -> None: ...
     def close(self) -> None: ...
+
+# server.cpp
+#
+# (target, generation, state, host, port) as in fs3.model.routing.Member; a chain is a list of these
+# from head to tail: the SERVING ones first, then at most one SYNCING one. Members in other states
+# may be listed; they neither serve nor receive.
+ChainMember: TypeAlias = tuple[int, int, int, str, int]
+
+class ServerEvent:
+    """What a storage server tells its Python shell. Fields that do not apply are 0 or empty.
+
+    kind is one of
+      "target_error"     a target's store failed (target_id, code, message); it stopped serving
+      "sync_progress"    this node copies to a SYNCING successor (target_id is the successor,
+                         done, total in chunks); at most a few per second
+      "sync_finished"    a SYNCING target of this node (target_id) holds everything of chain_id at
+                         chain_version: the manager may make it SERVING
+      "peer_refused"     connecting to node_id was refused
+      "peer_reset"       an established connection to node_id was reset or closed by it
+      "forward_stalled"  a forward on chain_id at chain_version to node_id made no progress for
+                         stalled_s
+    """
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def target_id(self) -> int: ...
+    @property
+    def chain_id(self) -> int: ...
+    @property
+    def chain_version(self) -> int: ...
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def code(self) -> int: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def done(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def stalled_s(self) -> float: ...
+
+class TargetSpace:
+    @property
+    def target_id(self) -> int: ...
+    @property
+    def capacity_bytes(self) -> int: ...
+    @property
+    def used_bytes(self) -> int: ...
+    @property
+    def free_bytes(self) -> int: ...
+    @property
+    def chunks(self) -> int: ...
+
+class StorageServer:
+    """Native storage server of one node: one thread, event loop and port per shard.
+
+    Listens from construction on; targets are added afterwards and serve nothing before set_chain.
+    All methods are thread-safe and release the interpreter lock while they wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster_id: bytes,
+        node_id: int,
+        incarnation: int,
+        host: str = "127.0.0.1",
+        ports: Sequence[int] = (0,),
+        inflight_bytes_max: int = 268_435_456,
+    ) -> None:
+        """One shard per entry of `ports` (0: any free port).
+
+        Raises NativeError: kUnavailable when a port cannot be bound.
+        """
+    def add_target(
+        self, target_id: int, generation: int, directory: str, *, create: bool, shard: int = 0
+    ) -> None:
+        """Opens the target kept in `directory`, or formats it when `create` and it is empty.
+
+        Raises NativeError: kConflict when the directory holds another target or generation,
+        kCorrupt or kInternal when it cannot be opened.
+        """
+    def remove_target(self, target_id: int) -> None:
+        """Stops serving and closes the target; its files stay. Unknown targets are ignored."""
+    def set_chain(
+        self, target_id: int, chain_id: int, chain_version: int, members: Sequence[ChainMember]
+    ) -> None:
+        """Adopts a chain version for a local target; an older or equal one changes nothing.
+
+        The target's role follows from its place and state in `members`; a list without it makes it
+        refuse everything (kStaleRouting). The predecessor of a SYNCING member starts the full copy
+        by itself. Raises NativeError: kNotFound when there is no such target, kConflict when
+        `members` names it with another generation.
+        """
+    def poll_events(self, timeout_s: float) -> list[ServerEvent]:
+        """Waits up to timeout_s for at least one event and takes all there are."""
+    def fileno(self) -> int:
+        """An eventfd that is readable while events wait; for loop.add_reader. Do not read it."""
+    def space(self) -> list[TargetSpace]: ...
+    def counters(self) -> dict[str, int]: ...
+    def endpoints(self) -> list[tuple[str, int]]:
+        """Per shard, the address it listens on."""
+    def target_endpoint(self, target_id: int) -> tuple[str, int]:
+        """The address that clients and peers use for this target. Raises KeyError."""
+    def stop(self) -> None:
+        """Stops all shards and closes all targets; idempotent."""
+
+# client.cpp
+
+# numpy dtypes of the request and result arrays: np.dtype(IO_REQUEST), np.dtype(IO_RESULT).
+#   IO_REQUEST: handle u4, reserved u4 (0), file_offset u8, length u8, buffer_offset u8 = 32 bytes
+#   IO_RESULT:  code u4, reserved u4, length u8 = 16 bytes
+IO_REQUEST: Final[list[tuple[str, str]]]
+IO_RESULT: Final[list[tuple[str, str]]]
+
+class IoClient:
+    """Native IO client: one loop thread, connections to shards, retries until the deadline.
+
+    Remote failures are codes (fs3/errors.py), never exceptions. All methods are thread-safe; the
+    blocking ones release the interpreter lock.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster_id: bytes,
+        incarnation: int,
+        inflight_bytes_max: int = 67_108_864,
+        hedge_after_s: float = 0.1,
+    ) -> None: ...
+    def set_routing(self, chains: Sequence[tuple[int, int, Sequence[ChainMember]]]) -> None:
+        """Replaces entries of (chain_id, chain_version, members); older versions are ignored.
+
+        Only the chains given change, so a delta can be passed as it came.
+        """
+    def open_file(
+        self,
+        inode: int,
+        chunk_size: int,
+        chain_ids: Sequence[int],
+        length: int,
+        truncate_version: int,
+    ) -> int:
+        """A handle for IO; chunk i lives on chain_ids[i % len(chain_ids)]. Nothing is sent.
+
+        Raises ValueError when chunk_size is not a power of two from 64 KiB to 64 MiB or there is no
+        chain.
+        """
+    def set_length(self, handle: int, length: int, truncate_version: int) -> None:
+        """Length and truncate version as the metadata service has them now."""
+    def length(self, handle: int) -> int:
+        """Largest of the length set and the end of this handle's acknowledged writes."""
+    def acknowledged_length(self, handle: int) -> int:
+        """End of the furthest acknowledged write since open or set_length; 0 when none."""
+    def close_file(self, handle: int) -> None: ...
+    def read(
+        self, requests: npt.NDArray[np.void], into: Buffer, timeout_s: float
+    ) -> npt.NDArray[np.void]:
+        """Fills `into` and returns one IO_RESULT per IO_REQUEST.
+
+        `length` of a result is what lies before the end of the file; holes read as zeros. Raises
+        ValueError when a range leaves the buffer, KeyError for an unknown handle.
+        """
+    def write(
+        self, requests: npt.NDArray[np.void], source: Buffer, timeout_s: float
+    ) -> npt.NDArray[np.void]:
+        """Writes from `source`; a result with code 0 is on every serving replica.
+
+        With another code any part of that request may or may not be stored.
+        """
+    def submit_read(self, requests: npt.NDArray[np.void], into: Buffer, timeout_s: float) -> int:
+        """As read, but returns a ticket at once; `into` is kept alive until it completes."""
+    def submit_write(
+        self, requests: npt.NDArray[np.void], source: Buffer, timeout_s: float
+    ) -> int: ...
+    def submit_truncate(
+        self, handle: int, length: int, truncate_version: int, timeout_s: float
+    ) -> int: ...
+    def submit_remove(self, handle: int, truncate_version: int, timeout_s: float) -> int: ...
+    def submit_query_last(self, handle: int, timeout_s: float) -> int: ...
+    def submit_flush(self, handle: int, timeout_s: float) -> int: ...
+    def completed(self, timeout_s: float = 0.0) -> list[tuple[int, npt.NDArray[np.void]]]:
+        """Waits up to timeout_s and takes all finished (ticket, IO_RESULT array) pairs.
+
+        For the single-result forms the array has one entry whose `length` is that of the blocking
+        call's second value.
+        """
+    def fileno(self) -> int:
+        """An eventfd that is readable while completions wait; for loop.add_reader."""
+    def truncate(
+        self, handle: int, length: int, truncate_version: int, timeout_s: float
+    ) -> tuple[int, int]:
+        """Cuts the file's chunks to `length` under `truncate_version`; (code, chunks touched)."""
+    def remove(self, handle: int, truncate_version: int, timeout_s: float) -> tuple[int, int]:
+        """Removes all chunks of the file; (code, chunks removed)."""
+    def query_last(self, handle: int, timeout_s: float) -> tuple[int, int]:
+        """(code, end of the last stored byte of the file in bytes; 0 when it has no chunk)."""
+    def flush(self, handle: int, timeout_s: float) -> tuple[int, int]:
+        """Makes every acknowledged write of the file survive power loss on every replica."""
+    def counters(self) -> dict[str, int]:
+        """Among others retried_ops, hedged_reads, reads, writes, read_bytes, written_bytes."""
+    def close(self) -> None:
+        """Fails what is in flight with kUnavailable and joins the thread; idempotent."""
