@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +24,7 @@
 
 #include "fs3/native/base/ids.h"
 #include "fs3/native/base/status.h"
+#include "fs3/native/loop/function.h"
 
 namespace fs3 {
 
@@ -162,8 +162,8 @@ struct ChunkStoreOptions {
 class ChunkStore {
  public:
   template <typename T>
-  using Callback = std::function<void(Result<T>)>;
-  using Done = std::function<void(Status)>;
+  using Callback = Function<void(Result<T>)>;
+  using Done = Function<void(Status)>;
 
   // Rebuilds space and chunk maps from metadata. `disk` and `kv` must outlive the store, and run
   // their callbacks on the thread that uses it. kInvalidArgument: options; kCorrupt: metadata.

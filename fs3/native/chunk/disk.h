@@ -7,12 +7,12 @@
 
 #include <compare>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "fs3/native/base/status.h"
+#include "fs3/native/loop/function.h"
 
 namespace fs3 {
 
@@ -29,7 +29,7 @@ std::string FileName(const FileId& file);
 
 class Disk {
  public:
-  using Done = std::function<void(Status)>;
+  using Done = Function<void(Status)>;
   virtual ~Disk() = default;
 
   // Exactly data.size() bytes, or an error (kCorrupt past the end of the file).

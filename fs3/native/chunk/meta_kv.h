@@ -6,27 +6,27 @@
 // the batches present are a prefix of those written.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fs3/native/base/status.h"
+#include "fs3/native/loop/function.h"
 
 namespace fs3 {
 
 class MetaKv {
  public:
-  using Done = std::function<void(Status)>;
+  using Done = Function<void(Status)>;
   using Pair = std::pair<std::string, std::string>;
   struct Mutation {
     std::string key;
     std::optional<std::string> value;  // none deletes
   };
   using Batch = std::vector<Mutation>;
-  using GetDone = std::function<void(Result<std::optional<std::string>>)>;
-  using ScanDone = std::function<void(Result<std::vector<Pair>>)>;
+  using GetDone = Function<void(Result<std::optional<std::string>>)>;
+  using ScanDone = Function<void(Result<std::vector<Pair>>)>;
 
   virtual ~MetaKv() = default;
   virtual void Write(Batch batch, Done done) = 0;
