@@ -1,0 +1,32 @@
+"""What a forked child must not inherit: threads do not survive a fork, nor does a held lock.
+
+PyTorch's DataLoader forks workers that already hold open files. Everything that owns a thread, a
+socket or a lock registers here and is reset in the child before any user code runs there. The
+alternative, comparing process ids on each call, would cost every read and could not free a lock.
+"""
+
+import os
+import weakref
+from typing import Final, Protocol
+
+
+class Forkable(Protocol):
+    def after_fork_in_child(self) -> None:
+        """Forgets threads, sockets and locks of the parent, closing none of them."""
+
+
+_registered: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
+abandoned: Final[list[object]] = []
+"""Objects of the parent whose destructors would wait for threads that do not exist here."""
+
+
+def register(item: Forkable) -> None:
+    _registered.add(item)
+
+
+def _reset_in_child() -> None:
+    for item in list(_registered):
+        item.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_reset_in_child)
