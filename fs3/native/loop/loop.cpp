@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <future>
 #include <utility>
 
 #include "fs3/native/loop/ring.h"
@@ -241,6 +242,15 @@ LoopThread::LoopThread(std::unique_ptr<Loop> loop, const std::string& name)
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   constexpr size_t kThreadNameMax = 15;  // of the kernel
   pthread_setname_np(thread_.native_handle(), name.substr(0, kThreadNameMax).c_str());
+}
+
+void LoopThread::RunAndWait(Task task) {
+  std::promise<void> done;
+  loop_->Post([&task, &done] {
+    task();
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 
 LoopThread::~LoopThread() {

@@ -140,6 +140,9 @@ class LoopThread {
   ~LoopThread();
   Loop& loop() { return *loop_; }
 
+  // Runs `task` on the loop's thread and waits for it. Not from the loop's thread.
+  void RunAndWait(Task task);
+
  private:
   LoopThread(std::unique_ptr<Loop> loop, const std::string& name);
 

@@ -1,5 +1,10 @@
 #include "fs3/native/loop/ring.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
@@ -57,8 +62,10 @@ Status Loop::Ring::Open(uint32_t queue_depth) {
 }
 
 void Loop::Ring::Enable() {
-  if (const int result = io_uring_enable_rings(&ring_); result < 0) {
-    Abort("io_uring_enable_rings", -result);
+  // By number, since liburing 2.3 declares io_uring_enable_rings without exporting it.
+  if (syscall(__NR_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) !=
+      0) {
+    Abort("io_uring_register", errno);
   }
 }
 

@@ -81,6 +81,10 @@ class Channel : public std::enable_shared_from_this<Channel>, private Connection
 
  private:
   enum class State : uint8_t { kIdle, kConnecting, kGreeting, kReady, kClosed };
+  struct EarlyReply {
+    Reply reply;
+    std::vector<uint8_t> body;
+  };
   struct Pending {
     Function<BulkTarget(const FrameHeader&, std::span<const uint8_t>)> place_bulk;
     Function<void(Reply&)> on_reply;
@@ -88,6 +92,7 @@ class Channel : public std::enable_shared_from_this<Channel>, private Connection
     bool bulk_in_queue = false;  // the request's bulk may be read by the kernel
     bool receiving = false;      // the reply's bulk is arriving
     bool expired = false;
+    std::unique_ptr<EarlyReply> early_reply;  // came while bulk_in_queue
   };
   struct Waiting {  // for the connection to be ready
     uint64_t id;
@@ -106,6 +111,7 @@ class Channel : public std::enable_shared_from_this<Channel>, private Connection
   void OnFrame(Connection& connection, Frame& frame) override;
   void OnClosed(Connection& connection, CloseReason reason, const Status& status) override;
 
+  std::shared_ptr<ConnectionHandler> AsHandler();
   Status Admit() const;
   void Connect();
   void OnConnected(Result<std::unique_ptr<Stream>> stream);

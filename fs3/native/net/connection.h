@@ -140,7 +140,6 @@ class Connection : public std::enable_shared_from_this<Connection>, private Fram
   enum class State : uint8_t { kGreeting, kReady, kClosing, kClosed };
   struct ZeroCopySend {
     SendQueue::Sent sent;
-    bool done = false;
     bool released = false;
   };
 
@@ -172,7 +171,8 @@ class Connection : public std::enable_shared_from_this<Connection>, private Fram
   void OnSent(int32_t result);
   void OnZeroCopySent(const std::shared_ptr<ZeroCopySend>& send, int32_t result);
   void ReleaseZeroCopy();
-  bool AdvanceSend(int32_t result);
+  bool AdvanceSend(int32_t result, SendQueue::Sent& sent);
+  void ContinueSend();
   void UpdateMarks();
 
   // Progress and end
@@ -208,6 +208,7 @@ class Connection : public std::enable_shared_from_this<Connection>, private Fram
   bool send_scheduled_ = false;
   bool above_high_mark_ = false;
   bool close_when_sent_ = false;
+  bool finish_scheduled_ = false;
   std::deque<std::shared_ptr<ZeroCopySend>> zero_copy_sends_;  // oldest first
 
   TimerId watch_timer_ = 0;

@@ -2,6 +2,7 @@
 // bytes. Each thread counts for itself; a reader adds the threads up.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -35,12 +36,14 @@ struct NetCounters {
   Counter connections_accepted;
   Counter connections_opened;  // by us
   Counter connections_closed;
+  Counter connections_stalled;
+  Counter connections_overflowed;
   Counter handshakes_refused;
   Counter reconnects;
   Counter requests_expired;
-  Counter late_replies;
   Counter requests_refused_busy;
-  Counter malformed[kMalformedCount];
+  Counter late_replies;
+  std::array<Counter, kMalformedCount> malformed;
 };
 
 // Those of the calling thread.

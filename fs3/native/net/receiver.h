@@ -70,6 +70,7 @@ class Receiver {
   // Continues with what is staged.
   Malformed Resume();
   bool is_paused() const { return paused_; }
+  bool is_processing() const { return processing_; }  // inside a callback of the sink
 
   // Whether some but not all bytes of a frame are here.
   bool inside_frame() const;

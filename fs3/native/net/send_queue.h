@@ -62,8 +62,7 @@ class SendQueue {
   struct Piece {
     const uint8_t* data;
     size_t size;
-    bool in_page;    // of pages_.front() once it is at the front
-    bool ends_bulk;  // the release at the front of releases_ is due after it
+    bool in_page;  // of pages_.front() once it is at the front
   };
 
   void Append(std::span<const uint8_t> bytes);
