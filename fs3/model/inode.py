@@ -18,12 +18,12 @@ class Kind(IntEnum):
     SYMLINK = 3
 
 
-class Layout(msgspec.Struct, frozen=True, array_like=True):
+class Layout(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where the chunks of a file lie. For a directory: what its new children get.
 
     Attributes:
-        table: id of the chain table.
-        table_version: version of that table; its chain list never changes.
+        table: id of the chain table; 0 in a directory's default is the newest one.
+        table_version: version of that table, whose chain list never changes; 0 as above.
         chunk_size: bytes, a power of two from 64 KiB to 64 MiB.
         stripe: number of chains that the chunks are spread over.
         seed: u64 that orders the table for this file (0 in a directory's default).
@@ -38,7 +38,7 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
     hash_version: int = 1
 
 
-class Inode(msgspec.Struct, frozen=True, array_like=True):
+class Inode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One file, directory or symbolic link.
 
     Attributes:
@@ -48,6 +48,8 @@ class Inode(msgspec.Struct, frozen=True, array_like=True):
         parent: for directories the parent's inode, else 0.
         target: for symlinks the text, else empty.
         layout: files and directories.
+        pending_cut: for files: chunks that have not applied `truncate_version` yet lose their bytes
+            from this offset on; None when every chunk has applied it.
     """
 
     id: InodeId
@@ -64,6 +66,7 @@ class Inode(msgspec.Struct, frozen=True, array_like=True):
     layout: Layout | None = None
     parent: int = 0
     target: str = ""
+    pending_cut: int | None = None
 
     @property
     def st_mode(self) -> int:

@@ -130,6 +130,10 @@ def replay(client: int, request: RequestId) -> bytes:
     return _TWO.pack(REPLAY, client, request)
 
 
+def replay_request(key: bytes) -> RequestId:
+    return RequestId(_TWO.unpack(key)[2])
+
+
 def replays(client: int, first: int, last: int) -> KeyRange:
     """Replay records of the requests first..last, both included."""
     return KeyRange(_TWO.pack(REPLAY, client, first), _TWO.pack(REPLAY, client, last) + b"\0")

@@ -17,6 +17,8 @@ from fs3.model.inode import Inode, Kind, Layout
 NAME_MAX: Final = 255
 PATH_MAX: Final = 4096
 LIST_LIMIT_MAX: Final = 4096
+RENAME_NOREPLACE: Final = 1
+NOW: Final = -1
 
 
 class Caller(msgspec.Struct, frozen=True, array_like=True):
@@ -113,9 +115,12 @@ class Sync(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Truncate(msgspec.Struct, frozen=True, array_like=True):
+    """With the caller's own write `session` of the file, the permissions are those of its open."""
+
     base: InodeId
     path: str
     length: int = 0
+    session: SessionId = SessionId(0)
 
 
 class Mkdir(msgspec.Struct, frozen=True, array_like=True):
@@ -160,7 +165,7 @@ class Remove(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SetAttributes(msgspec.Struct, frozen=True, array_like=True):
-    """None leaves a field as it is."""
+    """None leaves a field as it is; a time of NOW is the server's, and needs no ownership."""
 
     base: InodeId
     path: str

@@ -36,32 +36,39 @@ class _Committed:
         cache = self._cache
         if key in cache:
             return cache[key]
-        value = self._database.get(key)
-        self._make_room()
+        try:
+            value = self._database.get(key)
+        except NativeError as error:
+            raise _typed(error) from error
+        if len(cache) >= self._cached_keys_max:
+            self._make_room(1)
         cache[key] = value
         return value
 
     get_snapshot = get
 
     def scan(self, begin: bytes, end: bytes, *, limit: int, reverse: bool = False) -> list[Pair]:
-        return self._database.scan(begin, end, limit, reverse) if begin < end else []
+        try:
+            return self._database.scan(begin, end, limit, reverse) if begin < end else []
+        except NativeError as error:
+            raise _typed(error) from error
 
     def add_read_conflict(self, key: bytes) -> None:
         """Nothing to do: no other transaction runs."""
 
     def write(self, overlay: Overlay) -> None:
-        """Raises whatever the database does; the cache then knows nothing."""
+        """One batch, all or nothing; after a failure the cache knows nothing."""
         try:
             self._database.write(overlay.writes.items(), overlay.cleared)
-        except BaseException:
+        except NativeError as error:
             self._cache.clear()
-            raise
+            raise _typed(error) from error
         if overlay.cleared:
             self._cache.clear()
         self._make_room(len(overlay.writes))
         self._cache.update(overlay.writes)
 
-    def _make_room(self, count: int = 1) -> None:
+    def _make_room(self, count: int) -> None:
         """Forgets the half that was cached first when `count` more would not fit."""
         if len(self._cache) + count > self._cached_keys_max:
             for key in list(self._cache)[: max(len(self._cache) // 2, count)]:
@@ -80,7 +87,7 @@ class RocksDbEngine:
             Busy: another process has it open.
             Corrupt, NoSpace, PermissionDenied: as their names say.
         """
-        self._database: Final = _translated(lambda: RocksDb.open(directory))
+        self._database: Final = _open(directory)
         self._committed: Final = _Committed(self._database, cached_keys_max)
         self._lock: Final = threading.Lock()
         self._owner: int | None = None
@@ -106,10 +113,10 @@ class RocksDbEngine:
     def sync(self) -> None:
         self._is_synced = True
         try:
-            _translated(self._database.sync_wal)
-        except Fs3Error:
+            self._database.sync_wal()
+        except NativeError as error:
             self._is_synced = False
-            raise
+            raise _typed(error) from error
 
     def close(self) -> None:
         """Syncs and releases the directory; closing twice does nothing."""
@@ -125,9 +132,9 @@ class RocksDbEngine:
         if self._closing.is_set():
             raise Unavailable("the metadata store is closed")
         overlay = Overlay(self._committed)
-        result = _translated(lambda: body(overlay))
+        result = body(overlay)
         if not overlay.is_empty:
-            _translated(lambda: self._committed.write(overlay))
+            self._committed.write(overlay)
             self._is_synced = False
         return result
 
@@ -141,9 +148,12 @@ class RocksDbEngine:
                 _log.exception("metadata log could not be synced; retrying")
 
 
-def _translated(call: Callable[[], T]) -> T:
-    """The result of `call`, with native failures as typed errors."""
+def _open(directory: str) -> RocksDb:
     try:
-        return call()
+        return RocksDb.open(directory)
     except NativeError as error:
-        raise from_number(error.code, f"metadata store: {error.message}") from error
+        raise _typed(error) from error
+
+
+def _typed(error: NativeError) -> Fs3Error:
+    return from_number(error.code, f"metadata store: {error.message}")
