@@ -7,6 +7,7 @@ namespace fs3::bind {
 
 void BindChecksum(nanobind::module_& m);
 void BindError(nanobind::module_& m);
+void BindReplica(nanobind::module_& m);
 void BindRocksDb(nanobind::module_& m);
 
 }  // namespace fs3::bind

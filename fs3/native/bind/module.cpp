@@ -4,7 +4,9 @@
 #include "fs3/native/bind/bind.h"
 
 NB_MODULE(_native, m) {
+  nanobind::set_leak_warnings(false);  // at exit the interpreter keeps what globals hold; not news
   fs3::bind::BindError(m);  // first: every other file raises NativeError
   fs3::bind::BindChecksum(m);
+  fs3::bind::BindReplica(m);
   fs3::bind::BindRocksDb(m);
 }
