@@ -1,0 +1,1 @@
+"""Running plans: the driver's loop around the scheduler core, and the worker process."""

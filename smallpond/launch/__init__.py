@@ -1,0 +1,1 @@
+"""Launchers: where worker processes come from."""

@@ -1,0 +1,1 @@
+"""What is to be computed (`relation`) and how it is cut into tasks (`stage`, `planner`)."""
