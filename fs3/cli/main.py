@@ -1,7 +1,7 @@
 """The command `fs3`. A command is a module of this package with a click command named `command`.
 
-Modules are imported when their command is called: `fs3 --help` must be instant, and no command waits
-for what another one needs. That is why the summaries stand here; a test compares them.
+Modules are imported when their command is called: `fs3 --help` must be instant, and no command
+waits for what another one needs. That is why the summaries stand here; a test compares them.
 
 Exit codes: 0 done (or good, for commands that judge), 1 an error (or not good), 2 could not run.
 """
@@ -22,7 +22,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "status": "Show nodes, chains and where the cluster answers.",
         "health": "Say what is wrong, why, and what to do next.",
     },
-    "Files": {
+    "File": {
         "ls": "List a directory.",
         "tree": "Show a directory and everything below it.",
         "cat": "Write files to standard output.",

@@ -35,7 +35,9 @@ class Progress:
         done: bytes so far.
     """
 
-    def __init__(self, title: str, total: int | None = None, *, visible: bool | None = None) -> None:
+    def __init__(
+        self, title: str, total: int | None = None, *, visible: bool | None = None
+    ) -> None:
         self.title = title
         self.total = total
         self.done = 0

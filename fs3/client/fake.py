@@ -21,9 +21,10 @@ from typing_extensions import Buffer
 from fs3._native import NativeError
 from fs3.client.connection import Connection
 from fs3.client.filesystem import FileSystem
-from fs3.client.metadata import Endpoint, Identity, MetadataClient
+from fs3.client.metadata import Identity, MetadataClient
 from fs3.client.ports import IO_RESULT, IoArray
 from fs3.config.client import ClientConfig
+from fs3.config.cluster import Endpoint
 from fs3.errors import Fs3Error, StaleHandle, Unavailable, from_errno
 from fs3.ids import (
     ROOT_INODE,
@@ -95,7 +96,7 @@ class FakeMetadata:
         return self._resolve(request.base, request.path, request.follow)
 
     def _list(self, request: wire.List) -> wire.Listing:
-        children = self._directory(self._resolve(request.base, request.path))
+        children = self._directory(self._resolve(request.base, request.path), request.path)
         names = sorted((n for n in children if n > request.after), key=str.encode)
         page = names[: request.limit]
         entries = tuple(self._entry(name, children[name], request.attributes) for name in page)
@@ -144,7 +145,7 @@ class FakeMetadata:
         inode = self._resolve(request.base, request.path)
         if inode.kind is Kind.DIRECTORY:
             raise from_errno(errno.EISDIR, request.path)
-        if request.path:
+        if self._sessions.get(request.session) != inode.id:
             self._require_access(inode, 2, request.path)
         return self._cut(inode, request.length)
 
@@ -213,11 +214,13 @@ class FakeMetadata:
             raise from_errno(errno.EPERM, request.path)
         fields = ("mode", "uid", "gid", "atime_ns", "mtime_ns")
         changes = {f: v for f in fields if (v := getattr(request, f)) is not None}
-        return self._put(inode, **changes, ctime_ns=time.time_ns())
+        now = time.time_ns()
+        changes = {f: now if v == wire.NOW else v for f, v in changes.items()}
+        return self._put(inode, **changes, ctime_ns=now)
 
     def _set_layout(self, request: wire.SetLayout) -> Inode:
         inode = self._resolve(request.base, request.path)
-        self._directory(inode)
+        self._directory(inode, request.path)
         assert inode.layout is not None, "directories have a layout"
         fields = ("chunk_size", "stripe")
         changes = {f: v for f in fields if (v := getattr(request, f)) is not None}
@@ -256,7 +259,7 @@ class FakeMetadata:
         if len(name.encode()) > wire.NAME_MAX:
             raise from_errno(errno.ENAMETOOLONG, path)
         parent = self._resolve(base, above)
-        self._directory(parent)
+        self._directory(parent, path)
         return parent, name
 
     def _base(self, base: int) -> Inode:
@@ -265,7 +268,7 @@ class FakeMetadata:
         return self._inodes[base]
 
     def _child(self, directory: Inode, name: str, path: str) -> Inode:
-        children = self._directory(directory)
+        children = self._directory(directory, path)
         self._require_access(directory, 1, path)
         if name == "..":
             return self._inodes[directory.parent]
@@ -273,9 +276,9 @@ class FakeMetadata:
             raise from_errno(errno.ENOENT, path)
         return self._inodes[children[name]]
 
-    def _directory(self, inode: Inode) -> dict[str, InodeId]:
+    def _directory(self, inode: Inode, path: str) -> dict[str, InodeId]:
         if inode.kind is not Kind.DIRECTORY:
-            raise from_errno(errno.ENOTDIR, f"inode {inode.id}")
+            raise from_errno(errno.ENOTDIR, path)
         return self._children[inode.id]
 
     # Guards.
@@ -305,7 +308,7 @@ class FakeMetadata:
             here = self._inodes[here.parent]
 
     def _require_replaceable(self, moved: Inode, old: Inode, request: wire.Rename) -> None:
-        if request.flags & 1:
+        if request.flags & wire.RENAME_NOREPLACE:
             raise from_errno(errno.EEXIST, request.new_path)
         if old.kind is Kind.DIRECTORY and moved.kind is not Kind.DIRECTORY:
             raise from_errno(errno.EISDIR, request.new_path)
@@ -330,7 +333,7 @@ class FakeMetadata:
     def _make_parents(self, request: wire.Mkdir) -> Inode:
         here = self._base(request.base)
         for name in request.path.split("/"):
-            children = self._directory(here)
+            children = self._directory(here, request.path)
             if name and name not in children:
                 made = self._make(Kind.DIRECTORY, request.mode, parent=here.id)
                 self._enter(here, name, made)
@@ -370,8 +373,11 @@ class FakeMetadata:
 
     def _cut(self, inode: Inode, length: int) -> Inode:
         now = time.time_ns()
-        version = inode.truncate_version + (length < inode.length)
-        return self._put(inode, length=length, truncate_version=version, mtime_ns=now, ctime_ns=now)
+        changes: dict[str, Any] = {"length": length, "mtime_ns": now, "ctime_ns": now}
+        if length < inode.length:
+            changes["pending_cut"] = length
+            changes["truncate_version"] = inode.truncate_version + 1
+        return self._put(inode, **changes)
 
     def _enter(self, parent: Inode, name: str, inode: Inode) -> None:
         self._children[parent.id][name] = inode.id

@@ -25,6 +25,7 @@ from typing_extensions import Buffer
 
 from fs3.client import fork
 from fs3.client.buffers import ReadWindow, WriteBuffer
+from fs3.client.entry import stat_result
 from fs3.client.handle import Handle
 from fs3.client.mode import Mode
 from fs3.errors import InvalidArgument
@@ -79,12 +80,16 @@ class File(io.BufferedIOBase):
         return True
 
     @property
-    def length(self) -> int:
+    def size(self) -> int:
         """Bytes in the file as this handle knows it, buffered ones included."""
         known = self._handle.length
         if self._writes.size:
             known = max(known, self._writes.end)
         return max([known, *(start + len(taken) for _, start, taken in self._sends)])
+
+    def attributes(self) -> os.stat_result:
+        """As the metadata service gave them at the last open, flush or close; asks nothing."""
+        return stat_result(self._handle.inode)
 
     # Reading.
 
@@ -129,7 +134,7 @@ class File(io.BufferedIOBase):
 
     def read_at(self, offset: int, size: int) -> bytes:
         """`size` bytes at `offset`, fewer only at the end of the file."""
-        memory = np.empty(min(size, max(self.length - offset, 0)), np.uint8)
+        memory = np.empty(min(size, max(self.size - offset, 0)), np.uint8)
         return memory[: self.readinto_at(offset, memory.data)].tobytes()
 
     def readinto_at(self, offset: int, buffer: Buffer) -> int:
@@ -205,7 +210,7 @@ class File(io.BufferedIOBase):
             self._check_open()
             if whence == os.SEEK_END:
                 self._refresh()
-            base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.length}
+            base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}
             if whence not in base:
                 raise InvalidArgument(f"{self.name}: {whence} is not a way to seek")
             position = base[whence] + offset
@@ -288,7 +293,7 @@ class File(io.BufferedIOBase):
     def _known_rest(self) -> int:
         """Bytes from the position to the end; asks the metadata service when that seems reached."""
         self._has_more(self._position, refresh=True)
-        return self.length - self._position
+        return self.size - self._position
 
     def _read_here(self, into: memoryview) -> int:
         self._drain_range(self._position, len(into))
@@ -305,9 +310,9 @@ class File(io.BufferedIOBase):
         return done
 
     def _has_more(self, position: int, *, refresh: bool) -> bool:
-        if refresh and self.length <= position:
+        if refresh and self.size <= position:
             self._refresh()
-        return position < self.length
+        return position < self.size
 
     def _read_more(self, position: int, into: memoryview) -> int:
         """Straight into the caller's memory when that is large, else through the window."""
@@ -324,7 +329,7 @@ class File(io.BufferedIOBase):
             )
         else:
             self._ahead = _RANDOM_WINDOW_BYTES
-        size = min(max(wanted, self._ahead), self.length - position)
+        size = min(max(wanted, self._ahead), self.size - position)
         self._drain_range(position, size)
         self._window.size = self._handle.read_into(position, self._window.space(position, size))
         self._next_read = position + self._window.size
@@ -344,7 +349,7 @@ class File(io.BufferedIOBase):
         if not self._append_known:
             self._refresh()
             self._append_known = True
-        return self.length
+        return self.size
 
     def _put(self, position: int, view: memoryview) -> None:
         if not self._buffered:

@@ -8,7 +8,6 @@ pickled (the copy connects where it is loaded).
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, overload
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 
-_NOREPLACE = 1
 _NO_SESSION = SessionId(0)
 _READ = parse_mode("rb")
 _WRITE = parse_mode("wb")
@@ -287,7 +285,7 @@ class FileSystem:
                 int(times[0] * NANOSECONDS_PER_SECOND),
                 int(times[1] * NANOSECONDS_PER_SECOND),
             )
-        atime_ns, mtime_ns = ns or (time.time_ns(),) * 2
+        atime_ns, mtime_ns = ns or (wire.NOW, wire.NOW)
         self._set(path, follow_symlinks, atime_ns=atime_ns, mtime_ns=mtime_ns)
 
     def truncate(self, path: StrPath, length: int) -> None:
@@ -297,7 +295,7 @@ class FileSystem:
         inode = self._call(wire.Truncate(ROOT_INODE, relative(path), length), Inode, path)
         handle = Handle(self._link, os.fspath(path), wire.Opened(inode, _NO_SESSION))
         try:
-            handle.cut()
+            handle.apply_cut()
         finally:
             handle.close()
 
@@ -398,7 +396,7 @@ class FileSystem:
 
     def rename(self, source: StrPath, target: StrPath, *, replace: bool = True) -> None:
         """Atomically renames, replacing what is there as POSIX does unless told otherwise."""
-        flags = 0 if replace else _NOREPLACE
+        flags = 0 if replace else wire.RENAME_NOREPLACE
         request = wire.Rename(ROOT_INODE, relative(source), ROOT_INODE, relative(target), flags)
         self._call(request, wire.Empty, f"{os.fspath(source)} -> {os.fspath(target)}")
 
@@ -490,10 +488,7 @@ class FileSystem:
     def _open(self, path: StrPath, mode: Mode, permissions: int) -> Handle:
         request = wire.Open(ROOT_INODE, relative(path), mode.flags, permissions)
         opened = self._call(request, wire.Opened, path)
-        handle = Handle(self._link, os.fspath(path), opened)
-        if mode.flags & os.O_TRUNC and not opened.created:
-            handle.cut()
-        return handle
+        return Handle(self._link, os.fspath(path), opened)
 
     def _inode(self, path: StrPath, follow: bool) -> Inode:
         return self._call(wire.Stat(ROOT_INODE, relative(path), follow), Inode, path)

@@ -1,11 +1,16 @@
 """An open inode: offsets in, bytes out, no position and no buffer.
 
 It keeps what the metadata service said (length, truncate version) next to what this handle has
-written itself, and publishes the latter with `sync` and `close`. When another client cuts the file,
-storage refuses the old truncate version with STALE_HANDLE; the handle then learns the new one and
-repeats the operation, which is ordered after the cut.
+written itself, and publishes the latter with `sync` and `close`.
+
+Cuts: a truncation is first a metadata transaction; the inode then says from where chunks that have
+not heard of it lose their bytes (`pending_cut`), and a handle that sees this tells them before its
+first read or write. When another client cuts the file, storage refuses the old truncate version
+with STALE_HANDLE; the handle then learns the new one and repeats the operation, ordered after the
+cut.
 """
 
+import errno
 import threading
 import time
 from typing import Any, Final
@@ -14,8 +19,8 @@ from fs3.client import fork
 from fs3.client.connection import Connection, Link
 from fs3.client.metadata import about
 from fs3.client.ports import one_request
-from fs3.errors import Fs3Error, InvalidArgument, StaleHandle, from_number
-from fs3.model.inode import Inode
+from fs3.errors import Fs3Error, InvalidArgument, StaleHandle, from_errno, from_number
+from fs3.model.inode import Inode, Kind
 from fs3.wire import metadata as wire
 
 _CUTS_MAX: Final = 16
@@ -30,6 +35,8 @@ class Handle:
     """
 
     def __init__(self, link: Link, path: str, opened: wire.Opened) -> None:
+        if opened.inode.kind is not Kind.FILE:
+            raise about(from_errno(errno.EISDIR, path), path)
         self.path = path
         self.inode: Inode = opened.inode
         self.link = link
@@ -39,6 +46,7 @@ class Handle:
         self._written_ns = 0
         self._unpublished = False
         self._closed = False
+        self._cut_version = 0
         self._connection = link.get()
         self._number = self._register()
         if opened.session:
@@ -66,8 +74,10 @@ class Handle:
 
     @property
     def number(self) -> int:
-        """The data client's number of this file, for batches."""
+        """The data client's number of this file, ready for IO."""
         _ = self.connection
+        if self.inode.pending_cut is not None:
+            self.apply_cut()
         return self._number
 
     def read_into(self, offset: int, into: memoryview) -> int:
@@ -90,20 +100,22 @@ class Handle:
     def truncate(self, length: int) -> None:
         """Cuts or extends (with zeros) the file."""
         self.publish()
-        request = wire.Truncate(self.inode.id, "", length)
+        request = wire.Truncate(self.inode.id, "", length, self._session)
         self.adopt(self.connection.metadata.call(request, Inode, self.path))
-        self._written_end = 0
-        self.cut()
+        self.apply_cut()
 
-    def cut(self) -> None:
-        """Removes the chunk bytes behind the length that the metadata service has now."""
+    def apply_cut(self) -> None:
+        """Tells every chunk of the newest cut, once; a newer one by somebody else wins."""
+        inode = self.inode
+        if inode.pending_cut is None or inode.truncate_version == self._cut_version:
+            return
+        deadline_s = self.connection.config.io_deadline_s
         code, _ = self.connection.data.truncate(
-            self.number,
-            self.inode.length,
-            self.inode.truncate_version,
-            self.connection.config.io_deadline_s,
+            self._number, inode.pending_cut, inode.truncate_version, deadline_s
         )
-        self._check(code, f"cutting to {self.inode.length} bytes")
+        if code != StaleHandle.number:
+            self._check(code, f"cut to {inode.pending_cut} bytes")
+        self._cut_version = inode.truncate_version
 
     def publish(self) -> None:
         """Lets others see the length of what was written."""
@@ -158,8 +170,8 @@ class Handle:
                 f"{self.path}: closed, or opened for writing before a fork; open it again here"
             )
         for _ in range(_CUTS_MAX):
-            connection = self.connection
-            request = one_request(self._number, offset, len(buffer))
+            request = one_request(self.number, offset, len(buffer))
+            connection = self._connection
             operation = connection.data.read if verb == "read" else connection.data.write
             result = operation(request, buffer, connection.config.io_deadline_s)[0]
             if self.check(result, f"{verb} of {len(buffer)} bytes at {offset}"):
@@ -176,6 +188,7 @@ class Handle:
         """Takes over what the metadata service says of the file now."""
         if inode.truncate_version != self.inode.truncate_version:
             self._written_end = 0  # what was written before belongs to the old version
+            self._unpublished = False
         self.inode = inode
         self.connection.data.set_length(self._number, self.length, inode.truncate_version)
 

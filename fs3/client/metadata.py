@@ -18,16 +18,12 @@ import msgspec
 from fs3._native import NativeError
 from fs3.client.ports import Channel
 from fs3.config.client import ClientConfig
+from fs3.config.cluster import Endpoint
 from fs3.errors import Advice, Fs3Error, TimedOut, Unavailable, from_number
 from fs3.ids import Incarnation, RequestId
 from fs3.wire import metadata as wire
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
-
-
-class Endpoint(NamedTuple):
-    host: str
-    port: int
 
 
 class Identity(NamedTuple):
@@ -232,8 +228,9 @@ def _is_retryable(outcome: object) -> bool:
 
 
 def about(error: Fs3Error, subject: str) -> Fs3Error:
-    """The same error, naming the path as the user wrote it."""
+    """The same error, naming the path as the user wrote it, not as it was sent."""
     if subject and subject not in error.message:
-        error = type(error)(f"{subject}: {error.message}", errno=error.errno)
+        reason = error.message.removeprefix(f"{subject.lstrip('/')}: ")
+        error = type(error)(f"{subject}: {reason}", errno=error.errno)
     error.filename = subject or None
     return error

@@ -12,7 +12,7 @@ from fs3.errors import InvalidArgument
 
 StrPath = str | os.PathLike[str]
 
-_CLUSTER: Final = re.compile(r"fs3://(?P<host>\[[^\]/]+\]|[^/:\[\]@]+):(?P<port>\d{1,5})(?=/|$)")
+_CLUSTER: Final = re.compile(r"fs3://(?:\[[^\]/]+\]|[^/:\[\]@]+):\d{1,5}(?=/|$)")
 
 
 def split_url(text: str) -> tuple[str | None, str]:
@@ -21,21 +21,6 @@ def split_url(text: str) -> tuple[str | None, str]:
     if match:
         return match.group(0), "/" + text[match.end() :].strip("/")
     return None, "/" + text.removeprefix("fs3:").strip("/")
-
-
-def parse_cluster_url(url: str) -> tuple[str, int]:
-    """Host and port of `fs3://host:port`.
-
-    Raises:
-        InvalidArgument: it is something else.
-    """
-    match = _CLUSTER.fullmatch(url.rstrip("/"))
-    if not match or not 0 < int(match.group("port")) < 65536:
-        raise InvalidArgument(
-            f"{url!r} is not a cluster URL; write fs3://host:port with the address that "
-            "`fs3 status` prints"
-        )
-    return match.group("host").strip("[]"), int(match.group("port"))
 
 
 def relative(path: StrPath) -> str:

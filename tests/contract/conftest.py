@@ -1,16 +1,5 @@
 """File systems that one contract suite runs on."""
 
-from collections.abc import Iterator
+from tests.filesystems import fake_fs
 
-import pytest
-
-from fs3.client.fake import FakeCluster
-from fs3.client.filesystem import FileSystem
-
-
-@pytest.fixture
-def fake_fs() -> Iterator[FileSystem]:
-    cluster = FakeCluster()
-    with cluster.connect() as fs:
-        yield fs
-    assert cluster.metadata.open_sessions() == 0, "a test left a file open for writing"
+__all__ = ["fake_fs"]
