@@ -140,9 +140,12 @@ def _observe(
     is_turn: bool,
     is_complete: bool,
 ) -> Observation:
-    # A LAST member is passed over once another serves, whether it was heard or not.
-    is_passed_over = served and member.state is LAST
-    if (sight.is_unknown and not is_passed_over) or (unsure and not served):
+    if unsure and not served:
+        return Observation.UNSURE
+    # Heard or not: a LAST member is passed over once another serves, and a copy without a source
+    # ends.
+    is_settled = member.state is LAST if served else member.state is SYNCING
+    if sight.is_unknown and not is_settled:
         return Observation.UNSURE
     if not sight.is_up:
         return Observation.DOWN_SERVED if served else Observation.DOWN_ALONE

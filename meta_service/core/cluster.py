@@ -68,7 +68,7 @@ class ClusterMachine:
     """
 
     def __init__(self, config: ManagerConfig, epoch: int, stored: Stored, now: float) -> None:
-        self._config = config
+        self.config = config
         self._epoch = epoch
         self.cluster = stored.cluster
         self.nodes = dict(stored.nodes)
@@ -211,7 +211,7 @@ class ClusterMachine:
         self._note_standing(event.node)
 
     def _on_ticked(self, now: float) -> None:
-        self.membership.tick(now, self._config.tick_s)
+        self.membership.tick(now, self.config.tick_s)
         for node in list(self.nodes):
             self._note_standing(node)
 
@@ -285,7 +285,7 @@ class ClusterMachine:
 
     def _form(self) -> None:
         """Makes the first chain table once the stated number of storage nodes is there."""
-        formation = self._config.formation
+        formation = self.config.formation
         if self.tables:
             return
         alive = self.alive_storage()

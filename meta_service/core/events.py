@@ -1,12 +1,14 @@
 """What happens to the cluster machine, and what it orders. Events are past, effects are orders."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fs3.errors import Fs3Error
 from fs3.ids import ChainId, ChainVersion, Incarnation, NodeId, TargetId
 from fs3.model.routing import Routing
 from fs3.wire.cluster_records import NodeRecord
-from meta_service.core.membership import Outcome, Verdict
+from fs3.wire.liveness import Outcome
+from meta_service.core.membership import Verdict
 
 Token = int
 """Names a caller who waits for an answer."""
@@ -113,6 +115,10 @@ Event = (
     | Ticked
     | Committed
 )
+
+
+Asking = Callable[[Token], NodeIdAsked | NodeAnnounced]
+"""Builds the event of a caller who waits for an answer."""
 
 
 # Effects

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from fs3.config.manager import MembershipConfig
 from fs3.ids import Incarnation, NodeId
+from fs3.wire.liveness import Outcome
 
 _NEVER = float("-inf")
 
@@ -41,14 +42,6 @@ class Verdict(enum.Enum):
     """This incarnation is not the registered one: it should register."""
     EXCLUDED = "excluded"
     """This incarnation was proven gone: it should start over with a new one."""
-
-
-class Outcome(enum.Enum):
-    """What a liveness port did."""
-
-    REFUSED = "refused"
-    ANSWERED = "answered"
-    SILENT = "silent"
 
 
 @dataclass(slots=True)

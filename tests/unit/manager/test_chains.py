@@ -159,6 +159,14 @@ TRANSCRIPTS = {
         "As Bs",
         {"A?": "", "B*": "", "A+": "As Bw > As By"},
     ),
+    "a copy whose source died ends, though the manager has not heard of it yet": (
+        "As By",
+        {"B?": "", "A-": "Al Bo", "B+": "Al Bw"},
+    ),
+    "a last member that is not heard is passed over": (
+        "Al Bl",
+        {"A- B-": "", "B?": "", "A+": "As Bo", "B+": "As Bw > As By"},
+    ),
     "a copy that restarts is copied from the start": (
         "As Bs",
         {"B*": "As Bw > As By", "B* ": "As Bw > As By", "B=": "As Bs"},
