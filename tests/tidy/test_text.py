@@ -1,7 +1,4 @@
-"""Rules on the text of the repository that no linter knows.
-
-A `new` inside the `std::unique_ptr` that owns it (private constructors) is fine.
-"""
+"""Rules on the text of the repository that no linter knows."""
 
 import re
 import subprocess
@@ -51,15 +48,3 @@ def test_files_stay_readable() -> None:
         if (count := len(path.read_text().splitlines())) > FILE_LINES_MAX
     }
     assert not long, f"split these files (over {FILE_LINES_MAX} lines): {long}"
-
-
-def test_native_code_has_no_owning_raw_pointers() -> None:
-    banned = re.compile(r"(?<![\w.])(?:new\s+[A-Z]\w*|delete\s|malloc\(|free\()")
-    found = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in SOURCES
-        if path.suffix in {".h", ".cpp"} and "native" in path.parts and "tests" not in path.parts
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if banned.search(line.split("//")[0]) and "unique_ptr" not in line
-    ]
-    assert not found, "use std::unique_ptr or a container:\n" + "\n".join(found)
