@@ -1,0 +1,1 @@
+"""Pure parts of training input: which sample comes when, for whom. No IO, clock or threads."""
