@@ -92,21 +92,23 @@ class ReadWindow:
         self.start = 0
         self.size = 0
 
+    def rest(self, position: int) -> int:
+        """How many bytes the window holds from `position` on."""
+        begin = position - self.start
+        return self.size - begin if 0 <= begin < self.size else 0
+
     def copy_to(self, position: int, into: memoryview) -> int:
         """Copies what the window holds at `position`; the number of bytes."""
+        count = min(self.rest(position), len(into))
         begin = position - self.start
-        if not 0 <= begin < self.size:
-            return 0
-        count = min(self.size - begin, len(into))
-        into[:count] = self._memory.data[begin : begin + count]
+        into[:count] = self._memory.data[begin : begin + count] if count else b""
         return count
 
     def view(self, position: int, size: int) -> memoryview:
         """Up to `size` bytes of the window at `position`, without a copy."""
+        count = min(self.rest(position), size)
         begin = position - self.start
-        if not 0 <= begin < self.size:
-            return memoryview(b"")
-        return self._memory.data[begin : min(begin + size, self.size)]
+        return self._memory.data[begin : begin + count] if count else memoryview(b"")
 
     def space(self, start: int, size: int) -> memoryview:
         """Empties the window and gives memory to fill; then set `size`."""

@@ -62,6 +62,7 @@ class File(io.BufferedIOBase):
         self._ahead = 0
         self._closing = False
         self._close_follows = False
+        self._inherited = False
         if mode.writable:
             fork.register(self)
 
@@ -282,7 +283,7 @@ class File(io.BufferedIOBase):
         self._lock = threading.RLock()
         self._writes.discard()
         self._sends.clear()
-        self._closing = True
+        self._closing = self._inherited = True
 
     # Reading, with the lock held.
 
@@ -335,7 +336,7 @@ class File(io.BufferedIOBase):
         self._next_read = position + self._window.size
 
     def _window_rest(self) -> int:
-        return max(self._window.start + self._window.size - self._position, 0)
+        return self._window.rest(self._position)
 
     def _refresh(self) -> None:
         if self._mode.writable:
@@ -401,6 +402,10 @@ class File(io.BufferedIOBase):
     # Guards.
 
     def _check_open(self) -> None:
+        if self._inherited:
+            raise InvalidArgument(
+                f"{self.name}: was opened for writing before a fork; open it again in the child"
+            )
         if self.closed or self._closing:
             raise InvalidArgument(f"{self.name}: I/O operation on closed file")
 

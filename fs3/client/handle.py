@@ -166,9 +166,7 @@ class Handle:
 
     def _transfer(self, verb: str, offset: int, buffer: memoryview) -> Any:
         if self._closed:
-            raise InvalidArgument(
-                f"{self.path}: closed, or opened for writing before a fork; open it again here"
-            )
+            raise InvalidArgument(f"{self.path}: I/O operation on closed file")
         for _ in range(_CUTS_MAX):
             request = one_request(self.number, offset, len(buffer))
             connection = self._connection
