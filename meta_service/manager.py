@@ -17,7 +17,7 @@ import grpc
 from fs3.config.cluster import Endpoint
 from fs3.config.manager import ManagerConfig
 from fs3.errors import Busy
-from fs3.ids import Incarnation, new_cluster_id
+from fs3.ids import Incarnation, NodeId, new_cluster_id
 from fs3.model.routing import NodeKind, Routing
 from fs3.runtime import control
 from fs3.runtime.host import boot_id, wall_clock_ns
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STOP_GRACE_S: Final = 0.2
+METADATA_NODE: Final = NodeId(1_000_000)
+"""Wanted by the metadata server of this process; smaller ids are left to storage nodes."""
 CALLS_MAX: Final = 20_000
 """Streams and calls at the same time; each node has two streams, each client one."""
 
@@ -124,7 +126,9 @@ class Manager:
 
     async def _announce(self, metadata_port: int) -> None:
         """The metadata server's identity is the cluster's: there is one per store."""
-        asked = await self._loop.ask(lambda t: events.NodeIdAsked(t, self.cluster_id))
+        asked = await self._loop.ask(
+            lambda t: events.NodeIdAsked(t, self.cluster_id, METADATA_NODE)
+        )
         assert asked.node is not None
         record = NodeRecord(
             id=asked.node,

@@ -14,6 +14,7 @@ class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     Attributes:
         manager: URL of the cluster, `fs3://HOST:PORT`.
         directory: of the node: its identity, and its targets where `disks` is empty.
+        node_id: wanted when the node first registers, given when it is free; 0 for the next one.
         disks: one directory per disk, for targets; each keeps its number for ever.
         targets_per_disk: created when a disk is first seen.
         host: address to listen on and to be reached at.
@@ -27,6 +28,7 @@ class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     manager: str
     directory: str
+    node_id: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
     disks: tuple[str, ...] = ()
     targets_per_disk: Count = 8
     host: str = "127.0.0.1"

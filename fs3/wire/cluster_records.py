@@ -57,6 +57,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True):
     domain: str = ""
     weight: float = 1.0
     targets: tuple[TargetRecord, ...] = ()
+    control_port: int = 0
 
 
 class MemberRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from fs3.config.manager import ManagerConfig
-from fs3.errors import Fs3Error, InvalidArgument, VersionMismatch
+from fs3.errors import Fs3Error, InvalidArgument, StaleHandle
 from fs3.ids import ChainId, ChainVersion, Incarnation, NodeId, TargetId, node_of
 from fs3.model.routing import (
     Chain,
@@ -155,17 +155,14 @@ class ClusterMachine:
     def _on_node_id_asked(self, event: events.NodeIdAsked) -> None:
         known = next((n for n in self.nodes.values() if n.identity == event.identity), None)
         if known is None:
-            known = NodeRecord(NodeId(self.cluster.next_node), NodeKind.STORAGE, event.identity)
-            self.cluster = msgspec.structs.replace(
-                self.cluster, next_node=self.cluster.next_node + 1
-            )
+            known = NodeRecord(self._free_id(event.wanted), NodeKind.STORAGE, event.identity)
             self._store_node(known)
         self._answers.append(Answer(event.token, node=known.id))
 
     def _on_announced(self, event: events.NodeAnnounced, now: float) -> None:
         error = self._refusal(event.record)
         if error is None and self._is_excluded(event.record):
-            error = VersionMismatch(
+            error = StaleHandle(
                 f"incarnation {event.record.incarnation} of node {event.record.id} was proven "
                 "gone; start over with a new one"
             )
@@ -224,6 +221,15 @@ class ClusterMachine:
         effects += pending.answers
 
     # Decisions
+
+    def _free_id(self, wanted: NodeId | None) -> NodeId:
+        if wanted and wanted not in self.nodes:
+            return wanted
+        free = self.cluster.next_node
+        while free in self.nodes:
+            free += 1
+        self.cluster = msgspec.structs.replace(self.cluster, next_node=free + 1)
+        return NodeId(free)
 
     def _refusal(self, record: NodeRecord) -> Fs3Error | None:
         known = self.nodes.get(record.id)

@@ -47,10 +47,12 @@ class SyncProgress:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdAsked:
-    """A directory without a node id; `identity` is what makes a repeated question the same one."""
+    """A directory without a node id; `identity` is what makes a repeated question the same one.
+    `wanted` is given when it is free."""
 
     token: Token
     identity: bytes
+    wanted: NodeId | None = None
 
 
 @dataclass(frozen=True, slots=True)

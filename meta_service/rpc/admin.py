@@ -34,6 +34,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
                     node=codec.encode_node(node),
                     silent_s=min(machine.membership.silence(node.id, now), 1e9),
                     routing_applied=machine.has_applied(node.id),
+                    control_port=machine.nodes[node.id].control_port,
                     targets=convert.target_statuses(
                         machine.statuses.get(target.id, TargetStatus(target.id))
                         for target in machine.nodes[node.id].targets

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import grpc
 from typing_extensions import override
 
+import fs3
 from fs3.errors import Fs3Error, InvalidArgument, VersionMismatch
 from fs3.ids import UNKNOWN_CLUSTER, Incarnation, NodeId
 from fs3.model.routing import Routing
@@ -46,7 +46,10 @@ class ClusterManagerService(manager_pb2_grpc.ClusterManagerServicer):
         await self._check_cluster(request.cluster_id, context)
         if len(request.identity) != IDENTITY_BYTES:
             await abort(context, InvalidArgument("an identity has 16 bytes"))
-        answer = await self._ask(lambda token: events.NodeIdAsked(token, request.identity), context)
+        answer = await self._ask(
+            lambda token: events.NodeIdAsked(token, request.identity, NodeId(request.wanted)),
+            context,
+        )
         assert answer.node is not None
         return manager_pb2.AllocateNodeReply(
             node_id=answer.node, cluster_id=self._loop.machine.cluster.cluster_id
@@ -146,16 +149,9 @@ def cluster_message(loop: ManagerLoop) -> manager_pb2.Cluster:
     return manager_pb2.Cluster(
         cluster_id=cluster.cluster_id,
         epoch=loop.epoch,
-        software=software_version(),
+        software=fs3.__version__,
         feature_level=cluster.feature_level,
     )
-
-
-def software_version() -> str:
-    try:
-        return version("fs3")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "0"
 
 
 async def abort(context: Context, error: Fs3Error) -> None:

@@ -25,6 +25,7 @@ def node_record(message: manager_pb2.NodeRegistration) -> NodeRecord:
         liveness_port=message.liveness_port,
         domain=message.domain,
         weight=message.weight,
+        control_port=message.control_port,
         targets=tuple(TargetRecord(TargetId(t.id), t.generation, t.port) for t in message.targets),
     )
 

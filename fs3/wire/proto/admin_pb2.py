@@ -26,7 +26,7 @@ from fs3.wire.proto import manager_pb2 as fs3_dot_wire_dot_proto_dot_manager__pb
 from fs3.wire.proto import routing_pb2 as fs3_dot_wire_dot_proto_dot_routing__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x66s3/wire/proto/admin.proto\x12\x06\x66s3.v1\x1a\x1c\x66s3/wire/proto/manager.proto\x1a\x1c\x66s3/wire/proto/routing.proto\"\x12\n\x10GetStatusRequest\"z\n\nNodeStatus\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.fs3.v1.Node\x12\x10\n\x08silent_s\x18\x02 \x01(\x01\x12\x17\n\x0frouting_applied\x18\x03 \x01(\x08\x12%\n\x07targets\x18\x04 \x03(\x0b\x32\x14.fs3.v1.TargetStatus\"\x8c\x02\n\rClusterStatus\x12 \n\x07\x63luster\x18\x01 \x01(\x0b\x32\x0f.fs3.v1.Cluster\x12\x17\n\x0frouting_version\x18\x02 \x01(\x04\x12!\n\x05nodes\x18\x03 \x03(\x0b\x32\x12.fs3.v1.NodeStatus\x12\x1d\n\x06\x63hains\x18\x04 \x03(\x0b\x32\r.fs3.v1.Chain\x12\"\n\x06tables\x18\x05 \x03(\x0b\x32\x12.fs3.v1.ChainTable\x12&\n\x08progress\x18\x06 \x03(\x0b\x32\x14.fs3.v1.SyncProgress\x12\x0f\n\x07\x63lients\x18\x07 \x01(\r\x12\x0f\n\x07healthy\x18\x08 \x01(\x08\x12\x10\n\x08writable\x18\t \x01(\x08\"\x12\n\x10GetHealthRequest\"[\n\x07\x46inding\x12\x10\n\x08severity\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x13\n\x0b\x63onsequence\x18\x04 \x01(\t\x12\x0c\n\x04next\x18\x05 \x01(\t\"<\n\x06Health\x12\x0f\n\x07healthy\x18\x01 \x01(\x08\x12!\n\x08\x66indings\x18\x02 \x03(\x0b\x32\x0f.fs3.v1.Finding\"\x12\n\x10GetConfigRequest\"\x16\n\x06\x43onfig\x12\x0c\n\x04json\x18\x01 \x01(\t2\xb3\x01\n\x05\x41\x64min\x12<\n\tGetStatus\x12\x18.fs3.v1.GetStatusRequest\x1a\x15.fs3.v1.ClusterStatus\x12\x35\n\tGetHealth\x12\x18.fs3.v1.GetHealthRequest\x1a\x0e.fs3.v1.Health\x12\x35\n\tGetConfig\x12\x18.fs3.v1.GetConfigRequest\x1a\x0e.fs3.v1.Configb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x66s3/wire/proto/admin.proto\x12\x06\x66s3.v1\x1a\x1c\x66s3/wire/proto/manager.proto\x1a\x1c\x66s3/wire/proto/routing.proto\"\x12\n\x10GetStatusRequest\"\x90\x01\n\nNodeStatus\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.fs3.v1.Node\x12\x10\n\x08silent_s\x18\x02 \x01(\x01\x12\x17\n\x0frouting_applied\x18\x03 \x01(\x08\x12%\n\x07targets\x18\x04 \x03(\x0b\x32\x14.fs3.v1.TargetStatus\x12\x14\n\x0c\x63ontrol_port\x18\x05 \x01(\r\"\x8c\x02\n\rClusterStatus\x12 \n\x07\x63luster\x18\x01 \x01(\x0b\x32\x0f.fs3.v1.Cluster\x12\x17\n\x0frouting_version\x18\x02 \x01(\x04\x12!\n\x05nodes\x18\x03 \x03(\x0b\x32\x12.fs3.v1.NodeStatus\x12\x1d\n\x06\x63hains\x18\x04 \x03(\x0b\x32\r.fs3.v1.Chain\x12\"\n\x06tables\x18\x05 \x03(\x0b\x32\x12.fs3.v1.ChainTable\x12&\n\x08progress\x18\x06 \x03(\x0b\x32\x14.fs3.v1.SyncProgress\x12\x0f\n\x07\x63lients\x18\x07 \x01(\r\x12\x0f\n\x07healthy\x18\x08 \x01(\x08\x12\x10\n\x08writable\x18\t \x01(\x08\"\x12\n\x10GetHealthRequest\"[\n\x07\x46inding\x12\x10\n\x08severity\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x13\n\x0b\x63onsequence\x18\x04 \x01(\t\x12\x0c\n\x04next\x18\x05 \x01(\t\"<\n\x06Health\x12\x0f\n\x07healthy\x18\x01 \x01(\x08\x12!\n\x08\x66indings\x18\x02 \x03(\x0b\x32\x0f.fs3.v1.Finding\"\x12\n\x10GetConfigRequest\"\x16\n\x06\x43onfig\x12\x0c\n\x04json\x18\x01 \x01(\t2\xb3\x01\n\x05\x41\x64min\x12<\n\tGetStatus\x12\x18.fs3.v1.GetStatusRequest\x1a\x15.fs3.v1.ClusterStatus\x12\x35\n\tGetHealth\x12\x18.fs3.v1.GetHealthRequest\x1a\x0e.fs3.v1.Health\x12\x35\n\tGetConfig\x12\x18.fs3.v1.GetConfigRequest\x1a\x0e.fs3.v1.Configb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,20 +35,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GETSTATUSREQUEST']._serialized_start=98
   _globals['_GETSTATUSREQUEST']._serialized_end=116
-  _globals['_NODESTATUS']._serialized_start=118
-  _globals['_NODESTATUS']._serialized_end=240
-  _globals['_CLUSTERSTATUS']._serialized_start=243
-  _globals['_CLUSTERSTATUS']._serialized_end=511
-  _globals['_GETHEALTHREQUEST']._serialized_start=513
-  _globals['_GETHEALTHREQUEST']._serialized_end=531
-  _globals['_FINDING']._serialized_start=533
-  _globals['_FINDING']._serialized_end=624
-  _globals['_HEALTH']._serialized_start=626
-  _globals['_HEALTH']._serialized_end=686
-  _globals['_GETCONFIGREQUEST']._serialized_start=688
-  _globals['_GETCONFIGREQUEST']._serialized_end=706
-  _globals['_CONFIG']._serialized_start=708
-  _globals['_CONFIG']._serialized_end=730
-  _globals['_ADMIN']._serialized_start=733
-  _globals['_ADMIN']._serialized_end=912
+  _globals['_NODESTATUS']._serialized_start=119
+  _globals['_NODESTATUS']._serialized_end=263
+  _globals['_CLUSTERSTATUS']._serialized_start=266
+  _globals['_CLUSTERSTATUS']._serialized_end=534
+  _globals['_GETHEALTHREQUEST']._serialized_start=536
+  _globals['_GETHEALTHREQUEST']._serialized_end=554
+  _globals['_FINDING']._serialized_start=556
+  _globals['_FINDING']._serialized_end=647
+  _globals['_HEALTH']._serialized_start=649
+  _globals['_HEALTH']._serialized_end=709
+  _globals['_GETCONFIGREQUEST']._serialized_start=711
+  _globals['_GETCONFIGREQUEST']._serialized_end=729
+  _globals['_CONFIG']._serialized_start=731
+  _globals['_CONFIG']._serialized_end=753
+  _globals['_ADMIN']._serialized_start=756
+  _globals['_ADMIN']._serialized_end=935
 # @@protoc_insertion_point(module_scope)

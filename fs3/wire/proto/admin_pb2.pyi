@@ -43,10 +43,13 @@ class NodeStatus(_message.Message):
     SILENT_S_FIELD_NUMBER: _builtins.int
     ROUTING_APPLIED_FIELD_NUMBER: _builtins.int
     TARGETS_FIELD_NUMBER: _builtins.int
+    CONTROL_PORT_FIELD_NUMBER: _builtins.int
     silent_s: _builtins.float
     """since its last sign of life"""
     routing_applied: _builtins.bool
     """it serves according to the newest routing"""
+    control_port: _builtins.int
+    """of StorageControl, on the node's host"""
     @_builtins.property
     def node(self) -> _routing_pb2.Node: ...
     @_builtins.property
@@ -58,10 +61,11 @@ class NodeStatus(_message.Message):
         silent_s: _builtins.float = ...,
         routing_applied: _builtins.bool = ...,
         targets: _abc.Iterable[_manager_pb2.TargetStatus] | None = ...,
+        control_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "routing_applied", b"routing_applied", "silent_s", b"silent_s", "targets", b"targets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["control_port", b"control_port", "node", b"node", "routing_applied", b"routing_applied", "silent_s", b"silent_s", "targets", b"targets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

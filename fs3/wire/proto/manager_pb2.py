@@ -25,55 +25,55 @@ _sym_db = _symbol_database.Default()
 from fs3.wire.proto import routing_pb2 as fs3_dot_wire_dot_proto_dot_routing__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66s3/wire/proto/manager.proto\x12\x06\x66s3.v1\x1a\x1c\x66s3/wire/proto/routing.proto\"\x13\n\x11GetClusterRequest\"U\n\x07\x43luster\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x10\n\x08software\x18\x03 \x01(\t\x12\x15\n\rfeature_level\x18\x04 \x01(\r\";\n\x13\x41llocateNodeRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\x10\n\x08identity\x18\x02 \x01(\x0c\"8\n\x11\x41llocateNodeReply\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x12\n\ncluster_id\x18\x02 \x01(\x0c\"6\n\x06Target\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0c\n\x04port\x18\x03 \x01(\r\"\x83\x02\n\x10NodeRegistration\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\x0f\n\x07node_id\x18\x02 \x01(\r\x12\x0c\n\x04kind\x18\x03 \x01(\r\x12\x10\n\x08identity\x18\x04 \x01(\x0c\x12\x13\n\x0bincarnation\x18\x05 \x01(\x04\x12\x0f\n\x07\x62oot_id\x18\x06 \x01(\t\x12\x0c\n\x04host\x18\x07 \x01(\t\x12\x0c\n\x04port\x18\x08 \x01(\r\x12\x15\n\rliveness_port\x18\t \x01(\r\x12\x0e\n\x06\x64omain\x18\n \x01(\t\x12\x0e\n\x06weight\x18\x0b \x01(\x01\x12\x1f\n\x07targets\x18\x0c \x03(\x0b\x32\x0e.fs3.v1.Target\x12\x10\n\x08software\x18\r \x01(\t\";\n\x0eNodeRegistered\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x1a\n\x12heartbeat_period_s\x18\x02 \x01(\x01\"\x89\x01\n\x0cTargetStatus\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x16\n\x0e\x63\x61pacity_bytes\x18\x04 \x01(\x04\x12\x12\n\nused_bytes\x18\x05 \x01(\x04\x12\x12\n\nfree_bytes\x18\x06 \x01(\x04\x12\x0e\n\x06\x63hunks\x18\x07 \x01(\x04\"D\n\x0cSyncFinished\x12\r\n\x05\x63hain\x18\x01 \x01(\r\x12\x15\n\rchain_version\x18\x02 \x01(\x04\x12\x0e\n\x06target\x18\x03 \x01(\x04\"X\n\x0cSyncProgress\x12\r\n\x05\x63hain\x18\x01 \x01(\r\x12\x0e\n\x06target\x18\x02 \x01(\x04\x12\x13\n\x0b\x64one_chunks\x18\x03 \x01(\x04\x12\x14\n\x0ctotal_chunks\x18\x04 \x01(\x04\"T\n\x08\x45vidence\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\"\n\x04kind\x18\x03 \x01(\x0e\x32\x14.fs3.v1.EvidenceKind\"l\n\x0bProbeResult\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12%\n\x07outcome\x18\x03 \x01(\x0e\x32\x14.fs3.v1.ProbeOutcome\x12\x10\n\x08\x61nswered\x18\x04 \x01(\x04\"\xa5\x02\n\rNodeHeartbeat\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x15\n\rrouting_epoch\x18\x03 \x01(\x04\x12\x17\n\x0frouting_version\x18\x04 \x01(\x04\x12%\n\x07targets\x18\x05 \x03(\x0b\x32\x14.fs3.v1.TargetStatus\x12&\n\x08\x66inished\x18\x06 \x03(\x0b\x32\x14.fs3.v1.SyncFinished\x12&\n\x08progress\x18\x07 \x03(\x0b\x32\x14.fs3.v1.SyncProgress\x12\"\n\x08\x65vidence\x18\x08 \x03(\x0b\x32\x10.fs3.v1.Evidence\x12#\n\x06probes\x18\t \x03(\x0b\x32\x13.fs3.v1.ProbeResult\"I\n\x05Probe\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\"X\n\x0bNodeCommand\x12\x16\n\x0eregister_again\x18\x01 \x01(\x08\x12\x12\n\nstart_over\x18\x02 \x01(\x08\x12\x1d\n\x06probes\x18\x03 \x03(\x0b\x32\r.fs3.v1.Probe\")\n\x13WatchRoutingRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\"h\n\rClientSession\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0b\n\x03pid\x18\x04 \x01(\r\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\")\n\x0e\x43lientExtended\x12\x17\n\x0f\x65xpires_after_s\x18\x01 \x01(\x01\"\x0f\n\rEvidenceTaken*V\n\x0c\x45videnceKind\x12\x18\n\x14\x45VIDENCE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43ONNECTION_REFUSED\x10\x01\x12\x14\n\x10\x43ONNECTION_RESET\x10\x02*L\n\x0cProbeOutcome\x12\x15\n\x11PROBE_UNSPECIFIED\x10\x00\x12\x0b\n\x07REFUSED\x10\x01\x12\x0c\n\x08\x41NSWERED\x10\x02\x12\n\n\x06SILENT\x10\x03\x32\xd1\x03\n\x0e\x43lusterManager\x12\x38\n\nGetCluster\x12\x19.fs3.v1.GetClusterRequest\x1a\x0f.fs3.v1.Cluster\x12\x46\n\x0c\x41llocateNode\x12\x1b.fs3.v1.AllocateNodeRequest\x1a\x19.fs3.v1.AllocateNodeReply\x12@\n\x0cRegisterNode\x12\x18.fs3.v1.NodeRegistration\x1a\x16.fs3.v1.NodeRegistered\x12;\n\tHeartbeat\x12\x15.fs3.v1.NodeHeartbeat\x1a\x13.fs3.v1.NodeCommand(\x01\x30\x01\x12\x44\n\x0cWatchRouting\x12\x1b.fs3.v1.WatchRoutingRequest\x1a\x15.fs3.v1.RoutingUpdate0\x01\x12=\n\x0c\x45xtendClient\x12\x15.fs3.v1.ClientSession\x1a\x16.fs3.v1.ClientExtended\x12\x39\n\x0eReportEvidence\x12\x10.fs3.v1.Evidence\x1a\x15.fs3.v1.EvidenceTakenb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x66s3/wire/proto/manager.proto\x12\x06\x66s3.v1\x1a\x1c\x66s3/wire/proto/routing.proto\"\x13\n\x11GetClusterRequest\"U\n\x07\x43luster\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x10\n\x08software\x18\x03 \x01(\t\x12\x15\n\rfeature_level\x18\x04 \x01(\r\"K\n\x13\x41llocateNodeRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\x10\n\x08identity\x18\x02 \x01(\x0c\x12\x0e\n\x06wanted\x18\x03 \x01(\r\"8\n\x11\x41llocateNodeReply\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x12\n\ncluster_id\x18\x02 \x01(\x0c\"6\n\x06Target\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0c\n\x04port\x18\x03 \x01(\r\"\x99\x02\n\x10NodeRegistration\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\x0f\n\x07node_id\x18\x02 \x01(\r\x12\x0c\n\x04kind\x18\x03 \x01(\r\x12\x10\n\x08identity\x18\x04 \x01(\x0c\x12\x13\n\x0bincarnation\x18\x05 \x01(\x04\x12\x0f\n\x07\x62oot_id\x18\x06 \x01(\t\x12\x0c\n\x04host\x18\x07 \x01(\t\x12\x0c\n\x04port\x18\x08 \x01(\r\x12\x15\n\rliveness_port\x18\t \x01(\r\x12\x0e\n\x06\x64omain\x18\n \x01(\t\x12\x0e\n\x06weight\x18\x0b \x01(\x01\x12\x1f\n\x07targets\x18\x0c \x03(\x0b\x32\x0e.fs3.v1.Target\x12\x10\n\x08software\x18\r \x01(\t\x12\x14\n\x0c\x63ontrol_port\x18\x0e \x01(\r\";\n\x0eNodeRegistered\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\x1a\n\x12heartbeat_period_s\x18\x02 \x01(\x01\"\x89\x01\n\x0cTargetStatus\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0e\n\x06\x66\x61iled\x18\x02 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x16\n\x0e\x63\x61pacity_bytes\x18\x04 \x01(\x04\x12\x12\n\nused_bytes\x18\x05 \x01(\x04\x12\x12\n\nfree_bytes\x18\x06 \x01(\x04\x12\x0e\n\x06\x63hunks\x18\x07 \x01(\x04\"D\n\x0cSyncFinished\x12\r\n\x05\x63hain\x18\x01 \x01(\r\x12\x15\n\rchain_version\x18\x02 \x01(\x04\x12\x0e\n\x06target\x18\x03 \x01(\x04\"X\n\x0cSyncProgress\x12\r\n\x05\x63hain\x18\x01 \x01(\r\x12\x0e\n\x06target\x18\x02 \x01(\x04\x12\x13\n\x0b\x64one_chunks\x18\x03 \x01(\x04\x12\x14\n\x0ctotal_chunks\x18\x04 \x01(\x04\"T\n\x08\x45vidence\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\"\n\x04kind\x18\x03 \x01(\x0e\x32\x14.fs3.v1.EvidenceKind\"l\n\x0bProbeResult\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12%\n\x07outcome\x18\x03 \x01(\x0e\x32\x14.fs3.v1.ProbeOutcome\x12\x10\n\x08\x61nswered\x18\x04 \x01(\x04\"\xa5\x02\n\rNodeHeartbeat\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x15\n\rrouting_epoch\x18\x03 \x01(\x04\x12\x17\n\x0frouting_version\x18\x04 \x01(\x04\x12%\n\x07targets\x18\x05 \x03(\x0b\x32\x14.fs3.v1.TargetStatus\x12&\n\x08\x66inished\x18\x06 \x03(\x0b\x32\x14.fs3.v1.SyncFinished\x12&\n\x08progress\x18\x07 \x03(\x0b\x32\x14.fs3.v1.SyncProgress\x12\"\n\x08\x65vidence\x18\x08 \x03(\x0b\x32\x10.fs3.v1.Evidence\x12#\n\x06probes\x18\t \x03(\x0b\x32\x13.fs3.v1.ProbeResult\"I\n\x05Probe\x12\x0f\n\x07node_id\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\"X\n\x0bNodeCommand\x12\x16\n\x0eregister_again\x18\x01 \x01(\x08\x12\x12\n\nstart_over\x18\x02 \x01(\x08\x12\x1d\n\x06probes\x18\x03 \x03(\x0b\x32\r.fs3.v1.Probe\")\n\x13WatchRoutingRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\"h\n\rClientSession\x12\x12\n\ncluster_id\x18\x01 \x01(\x0c\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0b\n\x03pid\x18\x04 \x01(\r\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\")\n\x0e\x43lientExtended\x12\x17\n\x0f\x65xpires_after_s\x18\x01 \x01(\x01\"\x0f\n\rEvidenceTaken*V\n\x0c\x45videnceKind\x12\x18\n\x14\x45VIDENCE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43ONNECTION_REFUSED\x10\x01\x12\x14\n\x10\x43ONNECTION_RESET\x10\x02*L\n\x0cProbeOutcome\x12\x15\n\x11PROBE_UNSPECIFIED\x10\x00\x12\x0b\n\x07REFUSED\x10\x01\x12\x0c\n\x08\x41NSWERED\x10\x02\x12\n\n\x06SILENT\x10\x03\x32\xd1\x03\n\x0e\x43lusterManager\x12\x38\n\nGetCluster\x12\x19.fs3.v1.GetClusterRequest\x1a\x0f.fs3.v1.Cluster\x12\x46\n\x0c\x41llocateNode\x12\x1b.fs3.v1.AllocateNodeRequest\x1a\x19.fs3.v1.AllocateNodeReply\x12@\n\x0cRegisterNode\x12\x18.fs3.v1.NodeRegistration\x1a\x16.fs3.v1.NodeRegistered\x12;\n\tHeartbeat\x12\x15.fs3.v1.NodeHeartbeat\x1a\x13.fs3.v1.NodeCommand(\x01\x30\x01\x12\x44\n\x0cWatchRouting\x12\x1b.fs3.v1.WatchRoutingRequest\x1a\x15.fs3.v1.RoutingUpdate0\x01\x12=\n\x0c\x45xtendClient\x12\x15.fs3.v1.ClientSession\x1a\x16.fs3.v1.ClientExtended\x12\x39\n\x0eReportEvidence\x12\x10.fs3.v1.Evidence\x1a\x15.fs3.v1.EvidenceTakenb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fs3.wire.proto.manager_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EVIDENCEKIND']._serialized_start=1842
-  _globals['_EVIDENCEKIND']._serialized_end=1928
-  _globals['_PROBEOUTCOME']._serialized_start=1930
-  _globals['_PROBEOUTCOME']._serialized_end=2006
+  _globals['_EVIDENCEKIND']._serialized_start=1880
+  _globals['_EVIDENCEKIND']._serialized_end=1966
+  _globals['_PROBEOUTCOME']._serialized_start=1968
+  _globals['_PROBEOUTCOME']._serialized_end=2044
   _globals['_GETCLUSTERREQUEST']._serialized_start=70
   _globals['_GETCLUSTERREQUEST']._serialized_end=89
   _globals['_CLUSTER']._serialized_start=91
   _globals['_CLUSTER']._serialized_end=176
   _globals['_ALLOCATENODEREQUEST']._serialized_start=178
-  _globals['_ALLOCATENODEREQUEST']._serialized_end=237
-  _globals['_ALLOCATENODEREPLY']._serialized_start=239
-  _globals['_ALLOCATENODEREPLY']._serialized_end=295
-  _globals['_TARGET']._serialized_start=297
-  _globals['_TARGET']._serialized_end=351
-  _globals['_NODEREGISTRATION']._serialized_start=354
-  _globals['_NODEREGISTRATION']._serialized_end=613
-  _globals['_NODEREGISTERED']._serialized_start=615
-  _globals['_NODEREGISTERED']._serialized_end=674
-  _globals['_TARGETSTATUS']._serialized_start=677
-  _globals['_TARGETSTATUS']._serialized_end=814
-  _globals['_SYNCFINISHED']._serialized_start=816
-  _globals['_SYNCFINISHED']._serialized_end=884
-  _globals['_SYNCPROGRESS']._serialized_start=886
-  _globals['_SYNCPROGRESS']._serialized_end=974
-  _globals['_EVIDENCE']._serialized_start=976
-  _globals['_EVIDENCE']._serialized_end=1060
-  _globals['_PROBERESULT']._serialized_start=1062
-  _globals['_PROBERESULT']._serialized_end=1170
-  _globals['_NODEHEARTBEAT']._serialized_start=1173
-  _globals['_NODEHEARTBEAT']._serialized_end=1466
-  _globals['_PROBE']._serialized_start=1468
-  _globals['_PROBE']._serialized_end=1541
-  _globals['_NODECOMMAND']._serialized_start=1543
-  _globals['_NODECOMMAND']._serialized_end=1631
-  _globals['_WATCHROUTINGREQUEST']._serialized_start=1633
-  _globals['_WATCHROUTINGREQUEST']._serialized_end=1674
-  _globals['_CLIENTSESSION']._serialized_start=1676
-  _globals['_CLIENTSESSION']._serialized_end=1780
-  _globals['_CLIENTEXTENDED']._serialized_start=1782
-  _globals['_CLIENTEXTENDED']._serialized_end=1823
-  _globals['_EVIDENCETAKEN']._serialized_start=1825
-  _globals['_EVIDENCETAKEN']._serialized_end=1840
-  _globals['_CLUSTERMANAGER']._serialized_start=2009
-  _globals['_CLUSTERMANAGER']._serialized_end=2474
+  _globals['_ALLOCATENODEREQUEST']._serialized_end=253
+  _globals['_ALLOCATENODEREPLY']._serialized_start=255
+  _globals['_ALLOCATENODEREPLY']._serialized_end=311
+  _globals['_TARGET']._serialized_start=313
+  _globals['_TARGET']._serialized_end=367
+  _globals['_NODEREGISTRATION']._serialized_start=370
+  _globals['_NODEREGISTRATION']._serialized_end=651
+  _globals['_NODEREGISTERED']._serialized_start=653
+  _globals['_NODEREGISTERED']._serialized_end=712
+  _globals['_TARGETSTATUS']._serialized_start=715
+  _globals['_TARGETSTATUS']._serialized_end=852
+  _globals['_SYNCFINISHED']._serialized_start=854
+  _globals['_SYNCFINISHED']._serialized_end=922
+  _globals['_SYNCPROGRESS']._serialized_start=924
+  _globals['_SYNCPROGRESS']._serialized_end=1012
+  _globals['_EVIDENCE']._serialized_start=1014
+  _globals['_EVIDENCE']._serialized_end=1098
+  _globals['_PROBERESULT']._serialized_start=1100
+  _globals['_PROBERESULT']._serialized_end=1208
+  _globals['_NODEHEARTBEAT']._serialized_start=1211
+  _globals['_NODEHEARTBEAT']._serialized_end=1504
+  _globals['_PROBE']._serialized_start=1506
+  _globals['_PROBE']._serialized_end=1579
+  _globals['_NODECOMMAND']._serialized_start=1581
+  _globals['_NODECOMMAND']._serialized_end=1669
+  _globals['_WATCHROUTINGREQUEST']._serialized_start=1671
+  _globals['_WATCHROUTINGREQUEST']._serialized_end=1712
+  _globals['_CLIENTSESSION']._serialized_start=1714
+  _globals['_CLIENTSESSION']._serialized_end=1818
+  _globals['_CLIENTEXTENDED']._serialized_start=1820
+  _globals['_CLIENTEXTENDED']._serialized_end=1861
+  _globals['_EVIDENCETAKEN']._serialized_start=1863
+  _globals['_EVIDENCETAKEN']._serialized_end=1878
+  _globals['_CLUSTERMANAGER']._serialized_start=2047
+  _globals['_CLUSTERMANAGER']._serialized_end=2512
 # @@protoc_insertion_point(module_scope)

@@ -106,19 +106,23 @@ class AllocateNodeRequest(_message.Message):
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     IDENTITY_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.bytes
     """16 zero bytes before the first registration"""
     identity: _builtins.bytes
     """16 random bytes, kept in the node's directory"""
+    wanted: _builtins.int
+    """given when it is free; 0: whichever is next"""
     def __init__(
         self,
         *,
         cluster_id: _builtins.bytes = ...,
         identity: _builtins.bytes = ...,
+        wanted: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "identity", b"identity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "identity", b"identity", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -190,6 +194,7 @@ class NodeRegistration(_message.Message):
     WEIGHT_FIELD_NUMBER: _builtins.int
     TARGETS_FIELD_NUMBER: _builtins.int
     SOFTWARE_FIELD_NUMBER: _builtins.int
+    CONTROL_PORT_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.bytes
     node_id: _builtins.int
     kind: _builtins.int
@@ -204,6 +209,8 @@ class NodeRegistration(_message.Message):
     domain: _builtins.str
     weight: _builtins.float
     software: _builtins.str
+    control_port: _builtins.int
+    """of StorageControl"""
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]: ...
     def __init__(
@@ -222,10 +229,11 @@ class NodeRegistration(_message.Message):
         weight: _builtins.float = ...,
         targets: _abc.Iterable[Global___Target] | None = ...,
         software: _builtins.str = ...,
+        control_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "cluster_id", b"cluster_id", "domain", b"domain", "host", b"host", "identity", b"identity", "incarnation", b"incarnation", "kind", b"kind", "liveness_port", b"liveness_port", "node_id", b"node_id", "port", b"port", "software", b"software", "targets", b"targets", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "cluster_id", b"cluster_id", "control_port", b"control_port", "domain", b"domain", "host", b"host", "identity", b"identity", "incarnation", b"incarnation", "kind", b"kind", "liveness_port", b"liveness_port", "node_id", b"node_id", "port", b"port", "software", b"software", "targets", b"targets", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
