@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import numpy as np
@@ -419,8 +419,17 @@ _OPERATION: Final[dict[type, str]] = {
 }
 
 
+class MetadataServer(Protocol):
+    """What a `FakeChannel` leads to."""
+
+    def answer(self, method: int, body: bytes) -> tuple[int, bytes]:
+        """(status, body) of one request."""
+
+    def open_sessions(self) -> int: ...
+
+
 class FakeChannel:
-    """A connection to the fake metadata service that can be told to fail.
+    """A connection to a metadata server in memory that can be told to fail.
 
     Attributes:
         lose_requests: so many of the next batches never arrive.
@@ -428,7 +437,7 @@ class FakeChannel:
         calls: batches sent so far.
     """
 
-    def __init__(self, metadata: FakeMetadata) -> None:
+    def __init__(self, metadata: MetadataServer) -> None:
         self._metadata = metadata
         self.lose_requests = 0
         self.lose_replies = 0
@@ -581,11 +590,20 @@ class FakeCluster:
     Args:
         chunk_size: of new files; small, so that tests cross chunk boundaries cheaply.
         config: of the clients.
+        metadata: another metadata server than the fake one.
+        table: the chain table that its layouts name.
     """
 
-    def __init__(self, chunk_size: int = 64 * KIB, config: ClientConfig | None = None) -> None:
+    def __init__(
+        self,
+        chunk_size: int = 64 * KIB,
+        config: ClientConfig | None = None,
+        metadata: MetadataServer | None = None,
+        table: ChainTable = _TABLE,
+    ) -> None:
         self.config = config or ClientConfig(metadata_deadline_s=2.0, write_buffer_bytes=64 * KIB)
-        self.metadata = FakeMetadata(chunk_size)
+        self.metadata = metadata or FakeMetadata(chunk_size)
+        self._table = table
         self.contents: dict[int, _Contents] = {}
         self.channel = FakeChannel(self.metadata)
         self.data = FakeData(self.contents)
@@ -603,5 +621,5 @@ class FakeCluster:
             new_incarnation(),
             self.config,
         )
-        routing = Routing(UNKNOWN_CLUSTER, 1, 1, tables=(_TABLE,))
+        routing = Routing(UNKNOWN_CLUSTER, 1, 1, tables=(self._table,))
         return Connection(metadata, self.data, lambda: routing, self.config, lambda: None)

@@ -17,12 +17,11 @@ from fs3.errors import InvalidArgument, NotEmpty
 Content = Callable[[int], bytes]
 
 
-@pytest.fixture(params=["fake", pytest.param("cluster", marks=pytest.mark.cluster)])
+@pytest.fixture(params=["fake", "namespace", pytest.param("cluster", marks=pytest.mark.cluster)])
 def fs(request: pytest.FixtureRequest) -> FileSystem:
     """The file system under test."""
-    if request.param == "fake":
-        return request.getfixturevalue("fake_fs")
-    return request.getfixturevalue("cluster_fs")
+    found: FileSystem = request.getfixturevalue(f"{request.param}_fs")
+    return found
 
 
 @pytest.fixture
