@@ -102,6 +102,7 @@ class ClusterOpener:
                 endpoint.port,
                 cluster_id=routing.cluster_id,
                 incarnation=incarnation,
+                connect_timeout_s=self.config.metadata_attempt_s,
             )
 
         metadata = MetadataClient(

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 from typing_extensions import Buffer
 
-from fs3._native import NativeError
 from fs3.client.connection import Connection
 from fs3.client.filesystem import FileSystem
 from fs3.client.metadata import Identity, MetadataClient
@@ -445,17 +444,17 @@ class FakeChannel:
 
     def call_many(
         self, requests: Sequence[tuple[int, bytes]], timeout_s: float
-    ) -> list[tuple[int, bytes]]:
+    ) -> list[tuple[int, bytes | str]]:
         assert timeout_s > 0, "an attempt has time"
         self.calls += 1
         if self.lose_requests:
             self.lose_requests -= 1
-            raise NativeError(Unavailable.number, "connection refused")
+            return [(Unavailable.number, "connection refused")] * len(requests)
         answers = [self._metadata.answer(method, body) for method, body in requests]
         if self.lose_replies:
             self.lose_replies -= 1
-            raise NativeError(Unavailable.number, "connection reset")
-        return answers
+            return [(Unavailable.number, "connection reset")] * len(requests)
+        return list(answers)
 
     def close(self) -> None:
         """Nothing is held, so the same channel serves the next dial."""

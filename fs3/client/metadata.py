@@ -19,7 +19,7 @@ from fs3._native import NativeError
 from fs3.client.ports import Channel
 from fs3.config.client import ClientConfig
 from fs3.config.cluster import Endpoint
-from fs3.errors import Advice, Fs3Error, TimedOut, Unavailable, from_number
+from fs3.errors import Advice, Busy, Fs3Error, TimedOut, Unavailable, from_number
 from fs3.ids import Incarnation, RequestId
 from fs3.wire import metadata as wire
 
@@ -151,16 +151,17 @@ class MetadataClient:
 
     def _attempt(
         self, bodies: Sequence[tuple[int, bytes]], timeout_s: float
-    ) -> Sequence[tuple[int, bytes]]:
-        """One exchange with one server; a failed connection is an answer to every request."""
-        channel: Channel | None = None
+    ) -> Sequence[tuple[int, bytes | str]]:
+        """One exchange with one server; failing to connect is the outcome of every request."""
         try:
             channel = self._channel()
-            return channel.call_many(bodies, timeout_s)
         except NativeError as error:
+            self._leave(None)
+            return [(error.code, error.message)] * len(bodies)
+        answers = channel.call_many(bodies, timeout_s)
+        if any(isinstance(body, str) and status != Busy.number for status, body in answers):
             self._leave(channel)
-            refusal = wire.ErrorBody(0, error.message)
-            return [(error.code, _ENCODER.encode(refusal))] * len(bodies)
+        return answers
 
     def _channel(self) -> Channel:
         with self._lock:
@@ -216,7 +217,11 @@ _DECODERS: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {
 }
 
 
-def _outcome(status: int, body: bytes, decoder: msgspec.msgpack.Decoder[Any], subject: str) -> Any:
+def _outcome(
+    status: int, body: bytes | str, decoder: msgspec.msgpack.Decoder[Any], subject: str
+) -> Any:
+    if isinstance(body, str):
+        return about(from_number(status, body), subject)
     if status == 0:
         return decoder.decode(body)
     refusal = _ERROR.decode(body)

@@ -30,12 +30,11 @@ class Channel(Protocol):
 
     def call_many(
         self, requests: Sequence[tuple[int, bytes]], timeout_s: float
-    ) -> Sequence[tuple[int, bytes]]:
-        """Sends (method, body) pairs together and returns (status, body) pairs in their order.
+    ) -> Sequence[tuple[int, bytes | str]]:
+        """Sends (method, body) pairs together; their (status, body) in the same order.
 
-        Raises:
-            NativeError: the server could not be reached or did not answer in time; nothing may be
-                concluded about any of the requests.
+        A body that is a `str` is a sentence about a failure of the connection, after which nothing
+        may be concluded about the request, or about a server whose queue is full (BUSY).
         """
 
     def close(self) -> None: ...

@@ -22,25 +22,23 @@ SERVERS = [Endpoint("one", 1), Endpoint("two", 2)]
 
 
 class Script:
-    """A channel that plays answers: an error to raise, or a (status, reply) for each request."""
+    """A channel that plays answers: a (status, reply) or (status, sentence) for each request."""
 
-    def __init__(self, *answers: NativeError | tuple[int, msgspec.Struct]) -> None:
+    def __init__(self, *answers: tuple[int, msgspec.Struct | str]) -> None:
         self.answers = list(answers)
         self.sent: list[wire.Caller] = []
         self.closed = 0
 
     def call_many(
         self, requests: Sequence[tuple[int, bytes]], timeout_s: float
-    ) -> list[tuple[int, bytes]]:
+    ) -> list[tuple[int, bytes | str]]:
         assert 0 < timeout_s <= CONFIG.metadata_attempt_s
         for _, body in requests:
             caller, _ = msgspec.msgpack.decode(body, type=tuple[wire.Caller, msgspec.Raw])
             self.sent.append(caller)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, NativeError):
-            raise answer
-        status, reply = answer
-        return [(status, msgspec.msgpack.encode(reply))] * len(requests)
+        status, reply = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        body = reply if isinstance(reply, str) else msgspec.msgpack.encode(reply)
+        return [(status, body)] * len(requests)
 
     def close(self) -> None:
         self.closed += 1
@@ -59,8 +57,8 @@ def client(
     return made, dialled
 
 
-def refused() -> NativeError:
-    return NativeError(Unavailable.number, "connection refused")
+def refused() -> tuple[int, str]:
+    return Unavailable.number, "connection refused"
 
 
 def space() -> tuple[int, wire.FsStatistics]:
@@ -117,11 +115,20 @@ def test_the_deadline_ends_it_with_the_last_reason() -> None:
 
 
 def test_a_version_mismatch_is_not_retried() -> None:
-    mismatch = NativeError(VersionMismatch.number, "the server speaks protocol 9, not 1")
-    metadata, dialled = client({s: Script(mismatch) for s in SERVERS})
+    def dial(_: Endpoint) -> Channel:
+        raise NativeError(VersionMismatch.number, "the server speaks protocol 9, not 1")
+
+    metadata = MetadataClient(lambda: SERVERS, dial, Identity(0, 0, ()), Incarnation(1), CONFIG)
     with pytest.raises(VersionMismatch, match="protocol 9"):
         ask(metadata)
-    assert len(dialled) == 1
+    assert metadata.counters() == {"metadata_retries": 0}
+
+
+def test_a_server_with_a_full_queue_is_kept() -> None:
+    channel = Script((Busy.number, "the queue is full"), space())
+    metadata, dialled = client({SERVERS[0]: channel})
+    assert ask(metadata).inodes == 2
+    assert (dialled, channel.closed) == ([SERVERS[0]], 0)
 
 
 def test_no_server_at_all() -> None:
