@@ -4,6 +4,8 @@ from typing import Annotated
 
 import msgspec
 
+from fs3.config.metadata import MetadataConfig
+
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Port = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -54,6 +56,7 @@ class ManagerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         tick_s: how often silence is looked at.
         probe_timeout_s: how long a liveness port may take to answer.
         client_expires_s: silence after which a client process counts as dead.
+        metadata: settings of the metadata service in the same process.
     """
 
     directory: str
@@ -65,3 +68,4 @@ class ManagerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     client_expires_s: Positive = 20.0
     membership: MembershipConfig = MembershipConfig()
     formation: FormationConfig = FormationConfig()
+    metadata: MetadataConfig = MetadataConfig()

@@ -65,8 +65,8 @@ def error_of(failure: grpc.RpcError, endpoint: Endpoint) -> Fs3Error:
     if call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return TimedOut(f"the cluster manager at {endpoint} did not answer in time")
     return Unavailable(
-        f"no cluster manager answers at fs3://{endpoint} ({_first_line(details)}); "
-        "see `fs3 status`, or start the cluster with `fs3 up`"
+        f"no cluster manager answers at fs3://{endpoint} ({_reason(details)}); check the URL, or "
+        "start the cluster with `fs3 up`"
     )
 
 
@@ -76,5 +76,6 @@ def status_of(error: Fs3Error) -> tuple[grpc.StatusCode, str, tuple[tuple[str, s
     return grpc.StatusCode[error.grpc_status], error.message, trailing
 
 
-def _first_line(details: str) -> str:
-    return details.splitlines()[0] if details else "no reason given"
+def _reason(details: str) -> str:
+    """gRPC nests its reasons; the innermost one comes last."""
+    return details.strip().rpartition(": ")[2].splitlines()[0] if details else "no reason given"
