@@ -29,8 +29,6 @@ Sample = tuple[str, int, int]
 """(path, offset, length) in bytes."""
 
 _CUTS_MAX: Final = 16
-_FROM_METADATA_MAX: Final = 1024
-"""Opens in one metadata batch."""
 
 
 class Reader:
@@ -49,9 +47,10 @@ class Reader:
         paths, offsets, lengths = zip(*samples, strict=True)
         handles = self._handles(dict.fromkeys(paths))
         requests, total = _requests(np.asarray(offsets), np.asarray(lengths))
-        requests["handle"] = [handles[path].number for path in paths]
+        numbers = {path: handle.number for path, handle in handles.items()}
+        requests["handle"] = [numbers[path] for path in paths]
         buffer = _destination(into, total)
-        filled = self._read(requests, buffer, [handles[path] for path in paths])
+        filled = read_requests(self._link, requests, buffer, [handles[path] for path in paths])
         starts = requests["buffer_offset"].tolist()
         return [buffer[s : s + n] for s, n in zip(starts, filled, strict=True)]
 
@@ -64,15 +63,10 @@ class Reader:
 
     def close(self) -> None:
         with self._lock:
-            opened, self._opened = self._opened, {}
-        for handle, _ in opened.values():
-            handle.close()
+            self._opened = {}
 
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
-
-    def _read(self, requests: IoArray, buffer: Bytes, handles: Sequence[Handle]) -> list[int]:
-        return read_requests(self._link, requests, buffer, handles)
 
     def _handles(self, paths: dict[str, None]) -> dict[str, Handle]:
         """Open files by path; those not known, or not fresh, are opened together."""
@@ -80,9 +74,7 @@ class Reader:
         with self._lock:
             known = {p: o[0] for p in paths if (o := self._opened.get(p)) and o[1] > now}
         missing = [path for path in paths if path not in known]
-        for begin in range(0, len(missing), _FROM_METADATA_MAX):
-            known |= self._open(missing[begin : begin + _FROM_METADATA_MAX])
-        return known
+        return known | self._open(missing) if missing else known
 
     def _open(self, paths: Sequence[str]) -> dict[str, Handle]:
         connection = self._link.get()
@@ -107,14 +99,12 @@ class Reader:
         if old is not None and old[0].inode.id == opened.inode.id:
             old[0].adopt(opened.inode)
             return old[0]
-        if old is not None:
-            old[0].close()
         return Handle(self._link, path, opened)
 
     def _forget(self, files_max: int) -> None:
         while len(self._opened) > files_max:
             oldest = next(iter(self._opened))
-            self._opened.pop(oldest)[0].close()
+            del self._opened[oldest]
 
 
 def read_columns(

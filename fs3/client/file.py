@@ -28,7 +28,7 @@ from fs3.client.buffers import ReadWindow, WriteBuffer
 from fs3.client.entry import stat_result
 from fs3.client.handle import Handle
 from fs3.client.mode import Mode
-from fs3.errors import InvalidArgument
+from fs3.errors import Fs3Error, InvalidArgument
 
 _RANDOM_WINDOW_BYTES: Final = 8 * 1024
 """Read around a small read that does not continue the last one: lines and headers need it."""
@@ -86,7 +86,9 @@ class File(io.BufferedIOBase):
         known = self._handle.length
         if self._writes.size:
             known = max(known, self._writes.end)
-        return max([known, *(start + len(taken) for _, start, taken in self._sends)])
+        for _, start, taken in self._sends:
+            known = max(known, start + len(taken))
+        return known
 
     def attributes(self) -> os.stat_result:
         """As the metadata service gave them at the last open, flush or close; asks nothing."""
@@ -270,10 +272,17 @@ class File(io.BufferedIOBase):
                 stacklevel=3,
             )
 
-    def __del__(self) -> None:
-        if hasattr(self, "_close_follows"):  # else the constructor failed
-            self.warn_unclosed()
+    def close_late(self) -> None:
+        """Closes a file that nobody closed, with a warning, also about what could not be stored."""
+        self.warn_unclosed()
+        try:
             self.close()
+        except Fs3Error as error:
+            warnings.warn(f"{self.name}: could not be stored: {error}", ResourceWarning, 3, self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_inherited"):  # else the constructor failed
+            self.close_late()
 
     def __repr__(self) -> str:
         return f"<fs3.File {self.name!r} mode={self.mode!r}{' closed' if self.closed else ''}>"
@@ -316,8 +325,9 @@ class File(io.BufferedIOBase):
         return position < self.size
 
     def _read_more(self, position: int, into: memoryview) -> int:
-        """Straight into the caller's memory when that is large, else through the window."""
-        if not self._buffered or len(into) >= self._config.readahead_bytes_max // 4:
+        """Through the window, unless nothing would be left in it or a copy would cost too much."""
+        is_large = len(into) >= self._config.readahead_bytes_max // 4
+        if not self._buffered or is_large or position + len(into) >= self.size:
             return self._handle.read_into(position, into)
         self._fill_window(position, len(into))
         return self._window.copy_to(position, into)
@@ -428,10 +438,19 @@ class TextFile(io.TextIOWrapper):
             self._file.expect_close()
         super().close()
 
-    def __del__(self) -> None:
-        if not self.closed:
-            self._file.warn_unclosed()
+    def close_late(self) -> None:
+        """As `File.close_late`."""
+        if self.closed:
+            return
+        file = self._file
+        file.warn_unclosed()
+        try:
             self.close()
+        except Fs3Error as error:
+            warnings.warn(f"{file.name}: could not be stored: {error}", ResourceWarning, 3, self)
+
+    def __del__(self) -> None:
+        self.close_late()
 
     @property
     def _file(self) -> File:

@@ -124,10 +124,14 @@ class FileSystem:
             raise InvalidArgument("encoding, errors and newline are for text; leave out the b")
         if buffering == 0 and not parsed.binary:
             raise InvalidArgument("text cannot be unbuffered; add b to the mode")
+        file: File | TextFile
         file = File(self._open(path, parsed, permissions), parsed, buffered=buffering != 0)
-        if parsed.binary:
-            return file
-        return TextFile(file, encoding or "utf-8", errors, newline, line_buffering=buffering == 1)
+        if not parsed.binary:
+            lines = buffering == 1
+            file = TextFile(file, encoding or "utf-8", errors, newline, line_buffering=lines)
+        if parsed.writable:
+            self._link.writers.add(file)
+        return file
 
     def read_bytes(self, path: StrPath) -> bytes:
         """The whole file: one metadata call and one read."""
@@ -462,7 +466,7 @@ class FileSystem:
         return connection.data.counters() | connection.metadata.counters()
 
     def close(self) -> None:
-        """Closes the connections. Files that are still open can no longer be used."""
+        """Closes the connections, before that files left open for writing, with a warning."""
         self._reader.close()
         self._link.close()
 

@@ -139,13 +139,17 @@ class Handle:
         if self._closed:
             return
         self._closed = True
-        connection = self.connection
         try:
             if self._session:
                 request = wire.Close(self.inode.id, self._session, *self._own_end())
-                self.inode = connection.metadata.call(request, Inode, self.path)
+                self.inode = self.connection.metadata.call(request, Inode, self.path)
         finally:
-            connection.data.close_file(self._number)
+            self._release()
+
+    def __del__(self) -> None:
+        # Readers are closed by dropping them: another thread may be in the middle of a batch.
+        if hasattr(self, "_number") and not self._closed:
+            self._release()
 
     def check(self, result: Any, what: str) -> bool:
         """False when the operation must be repeated because the file was cut by somebody.
@@ -200,6 +204,11 @@ class Handle:
             self.length,
             inode.truncate_version,
         )
+
+    def _release(self) -> None:
+        """Frees the number; one of a connection that is gone went with it."""
+        if self.link.is_current(self._connection):
+            self._connection.data.close_file(self._number)
 
     def _check(self, code: int, what: str) -> None:
         if code:

@@ -95,7 +95,7 @@ class MetadataClient:
         Raises:
             Fs3Error: the server's refusal, or TimedOut when nobody answered in time.
         """
-        outcome = self.call_many([request], reply, [subject])[0]
+        outcome = self._batch([request], reply, [subject])[0]
         if isinstance(outcome, Fs3Error):
             raise outcome
         return outcome
@@ -104,6 +104,25 @@ class MetadataClient:
         self, requests: Sequence[wire.Request], reply: type[Reply], subjects: Sequence[str]
     ) -> list[Reply | Fs3Error]:
         """Independent operations, sent together; each one's reply or error, in order."""
+        outcomes: list[Reply | Fs3Error] = []
+        step = self._config.metadata_batch_max
+        for begin in range(0, len(requests), step):
+            here = slice(begin, begin + step)
+            outcomes += self._batch(requests[here], reply, subjects[here])
+        return outcomes
+
+    def counters(self) -> dict[str, int]:
+        return {"metadata_retries": self._retried}
+
+    def close(self) -> None:
+        with self._lock:
+            current, self._current = self._current, None
+        if current is not None:
+            current.close()
+
+    def _batch(
+        self, requests: Sequence[wire.Request], reply: type[Reply], subjects: Sequence[str]
+    ) -> list[Reply | Fs3Error]:
         begun = [self._ledger.begin() for _ in requests]
         try:
             bodies = [
@@ -114,15 +133,6 @@ class MetadataClient:
         finally:
             for number, _ in begun:
                 self._ledger.end(number)
-
-    def counters(self) -> dict[str, int]:
-        return {"metadata_retries": self._retried}
-
-    def close(self) -> None:
-        with self._lock:
-            current, self._current = self._current, None
-        if current is not None:
-            current.close()
 
     def _encode(self, request: wire.Request, number: RequestId, acknowledged: RequestId) -> bytes:
         caller = wire.Caller(*self._identity, self._incarnation, number, acknowledged)

@@ -1,5 +1,6 @@
 """Modes of `open`, spelled as for the builtin."""
 
+import functools
 import os
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ class Mode:
     binary: bool
 
 
+@functools.lru_cache(maxsize=64)
 def parse_mode(text: str) -> Mode:
     """`'rb'`, `'w'`, `'a+'`, `'xb'`, ...
 

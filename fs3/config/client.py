@@ -33,6 +33,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     Attributes:
         metadata_deadline_s: how long a metadata operation is retried over all servers.
         metadata_attempt_s: how long one server may take before the next one is asked.
+        metadata_batch_max: requests sent to a metadata server together.
         retry_pause_min_s: first pause between attempts; it doubles up to `retry_pause_max_s`.
         io_deadline_s: how long a chunk read, write or flush is retried over all replicas.
         connect_deadline_s: how long `connect` waits for the cluster manager.
@@ -47,6 +48,7 @@ class ClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     metadata_deadline_s: float = 30.0
     metadata_attempt_s: float = 5.0
+    metadata_batch_max: int = 1024
     retry_pause_min_s: float = 0.005
     retry_pause_max_s: float = 0.5
     io_deadline_s: float = 30.0

@@ -5,6 +5,8 @@ import io
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 import warnings
 from typing import Any, ClassVar
 
@@ -371,6 +373,33 @@ def test_an_unclosed_writer_warns_and_stores(fs: FileSystem, mode: str) -> None:
     with pytest.warns(ResourceWarning, match="/f: was never closed"):
         references.clear()
     assert fs.read_bytes("/f") == b"kept"
+
+
+@pytest.mark.parametrize(("mode", "data"), [("wb", b"kept"), ("w", "kept")])
+def test_writers_left_open_are_stored_when_the_interpreter_ends(mode: str, data: Any) -> None:
+    script = f"""
+import atexit, warnings
+from fs3.client.fake import FakeCluster
+warnings.simplefilter("ignore", ResourceWarning)
+cluster = FakeCluster()
+atexit.register(lambda: print(cluster.connect().read_text("/f")))
+fs = cluster.connect()
+file = fs.open("/f", {mode!r})
+file.write({data!r})
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert (result.stdout, result.stderr) == ("kept\n", "")
+
+
+def test_a_writer_that_cannot_be_stored_late_says_so(fs: FileSystem, cluster: FakeCluster) -> None:
+    file = fs.open("/f", "wb")
+    file.write(b"x")
+    cluster.data.fail_with = NoSpace.number
+    with pytest.warns(ResourceWarning, match="/f: could not be stored: .*no space"):
+        fs.close()
+    assert file.closed
 
 
 def test_an_unclosed_reader_is_fine(fs: FileSystem) -> None:
