@@ -46,7 +46,7 @@ class World:
         self.entries_checked_max = 1000
         self._requests: dict[int, int] = {}
         self.engine.transact(
-            lambda t: create_root(Tree(t, self.inputs()), directory_layout(MIB, 4))
+            lambda t: create_root(t, self.inputs(), directory_layout(MIB, 4), 0o777)
         )
 
     def inputs(self) -> Inputs:

@@ -76,7 +76,7 @@ class GarbageKind(IntEnum):
 
 
 class GarbageKey(NamedTuple):
-    """`version` is the truncate version for a CUT, else 0."""
+    """`version` is the truncate version under which chunks are cut or removed; 0 for a SUBTREE."""
 
     kind: GarbageKind
     due_ns: int

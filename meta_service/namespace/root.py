@@ -2,19 +2,26 @@
 
 from fs3.ids import ROOT_INODE
 from fs3.model.inode import Inode, Kind, Layout
+from meta_service.kv.transaction import Transaction
+from meta_service.namespace.counters import add_inodes
+from meta_service.namespace.inputs import Inputs
 from meta_service.namespace.tree import Tree
 
 
-def create_root(tree: Tree, layout: Layout, mode: int = 0o777) -> Inode:
+def create_root(
+    transaction: Transaction, inputs: Inputs, layout: Layout, mode: int, *, server: int = 0
+) -> Inode:
     """The root; made with `layout` as the default for everything below if it is not there yet.
 
-    It belongs to uid 0, and like /tmp lets everybody make entries unless `mode` says otherwise.
+    It belongs to uid 0; `mode` decides who else may make entries in it.
     """
+    tree = Tree(transaction, inputs)
     existing = tree.find(ROOT_INODE)
     if existing is not None:
         return existing
-    now = tree.inputs.now_ns
-    return tree.make(
+    now = inputs.now_ns
+    add_inodes(transaction, server, 1)
+    return tree.put(
         Inode(
             id=ROOT_INODE,
             kind=Kind.DIRECTORY,

@@ -125,11 +125,17 @@ class Tree:
         self._clear(keys.session(inode, session))
 
     def queue(self, inode: Inode, kind: GarbageKind, due_ns: int) -> None:
-        """Leaves work for the background jobs. A CUT is the inode's pending one."""
-        is_cut = kind is GarbageKind.CUT
-        length = (inode.pending_cut or 0) if is_cut else inode.length
-        version = inode.truncate_version if is_cut else 0
-        record = GarbageRecord(layout=inode.layout, length=length)
+        """Leaves work for the background jobs.
+
+        A CUT is the pending one of the inode. A FILE is removed under a truncate version above any
+        that its writers know, so that none of them writes to it afterwards.
+        """
+        version = {
+            GarbageKind.SUBTREE: 0,
+            GarbageKind.FILE: inode.truncate_version + 1,
+            GarbageKind.CUT: inode.truncate_version,
+        }[kind]
+        record = GarbageRecord(inode.layout, inode.length)
         self._set(
             keys.garbage(GarbageKey(kind, due_ns, inode.id, version)),
             records.GARBAGE.encode(record),
