@@ -1,6 +1,7 @@
 """File systems under test, for suites that run on the fake, on the real namespace in memory, and on
 a real cluster."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from deploy.local import LocalCluster
+from fs3.client.connect import connect
 from fs3.client.fake import FakeCluster
 from fs3.client.filesystem import FileSystem
 from fs3.client.metadata import Identity
@@ -48,6 +51,22 @@ def fake_fs() -> Iterator[FileSystem]:
 def namespace_fs() -> Iterator[FileSystem]:
     """The real namespace operations, with chunks in memory."""
     yield from _in_memory(FakeCluster(metadata=NamespaceServer(), table=TABLE))
+
+
+@pytest.fixture(scope="session")
+def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A real cluster of three nodes and two replicas that ends with the tests."""
+    cluster = LocalCluster(tmp_path_factory.mktemp("cluster"), owner=os.getpid())
+    cluster.up(nodes=3, replicas=2)
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture
+def cluster_fs(local_cluster: LocalCluster) -> Iterator[FileSystem]:
+    """A client of the real cluster."""
+    with connect(local_cluster.url) as fs:
+        yield fs
 
 
 def _in_memory(cluster: FakeCluster) -> Iterator[FileSystem]:

@@ -23,7 +23,7 @@ from fs3.client.metadata import Identity, MetadataClient
 from fs3.client.ports import Channel
 from fs3.client.routing import ManagerLink
 from fs3.config.client import ClientConfig, Location
-from fs3.config.cluster import Endpoint, parse_url, read_cluster_file
+from fs3.config.cluster import CLUSTER_FILE, Endpoint, parse_url, read_cluster_file
 from fs3.errors import NotFound, Unavailable
 from fs3.ids import new_incarnation
 from fs3.model.routing import Routing
@@ -145,7 +145,7 @@ def _running_url(directory: Path) -> str | None:
 
 
 def _start_local(directory: Path) -> str:
-    """Starts a cluster of one node; processes that come here together start it once."""
+    """Starts the cluster in `directory`, a new one with one node; started once, whoever comes."""
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "connect.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -157,12 +157,13 @@ def _start_local(directory: Path) -> str:
             "`fs3 down` stops it, FS3_URL=fs3://host:port names another one",
             stacklevel=4,
         )
-        _run_up(["--dir", str(directory)])
+        is_new = not (directory / CLUSTER_FILE).exists()
+        _run_up(["--dir", str(directory), *(["--nodes", "1"] if is_new else [])])
     return read_cluster_file(directory).url
 
 
 def _run_up(arguments: Sequence[str]) -> None:
-    command = [sys.executable, "-m", "fs3.cli.main", "up", *arguments]
+    command = [sys.executable, "-m", "deploy.local", "up", *arguments]
     try:
         result = subprocess.run(
             command,

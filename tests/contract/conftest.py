@@ -1,5 +1,5 @@
-"""File systems that one contract suite runs on."""
+"""File systems that the suites of this folder run on."""
 
-from tests.filesystems import fake_fs, namespace_fs
+from tests.filesystems import cluster_fs, fake_fs, local_cluster, namespace_fs
 
-__all__ = ["fake_fs", "namespace_fs"]
+__all__ = ["cluster_fs", "fake_fs", "local_cluster", "namespace_fs"]

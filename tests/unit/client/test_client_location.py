@@ -63,7 +63,10 @@ def test_nothing_configured_starts_one_with_a_warning(
     location = Location(url=None, directory=tmp_path, configured=False)
     with pytest.warns(UserWarning, match="a local one is started.*fs3 down"):
         assert _cluster_url(location, start=True) == "fs3://127.0.0.1:1"
-    assert started == [["--dir", str(tmp_path)]]
+    assert started == [["--dir", str(tmp_path), "--nodes", "1"]]
+    with pytest.warns(UserWarning, match="a local one is started"):
+        _cluster_url(location, start=True)
+    assert started[1] == ["--dir", str(tmp_path)], "an existing cluster is started as it is"
 
 
 @pytest.mark.parametrize("url", ["", "host:1", "fs3://host", "fs3://host:99999"])
