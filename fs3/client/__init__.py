@@ -9,3 +9,9 @@ metadata.py    metadata operations with retries, exactly once
 connection.py  what all of them stand on: one metadata client, one data client, the routing
 ports.py       the two boundaries (metadata channel, chunk IO); fake.py implements both in memory
 """
+
+import os
+
+# gRPC would write to standard error at each fork, so once for every DataLoader worker. It reads
+# this when it is imported; whoever sets it differently has their way.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
