@@ -145,6 +145,7 @@ struct StoreCounters {
   uint64_t metadata_bytes = 0;   // keys and values given to the MetaKv
   uint64_t merged_chunks = 0;    // rewritten to a fresh block for having too many pieces
   uint64_t folded_chunks = 0;    // log pieces moved to their place in the block
+  uint64_t failed_folds = 0;
   uint64_t flushes = 0;
 };
 
@@ -185,14 +186,14 @@ class ChunkStore {
   void Prepare(const Update& update, Callback<Prepared> done);
 
   // Makes `version`, and all pending before it, the committed state; at once in memory, persisted
-  // with the next batch. Committing what is committed does nothing. kNotFound: not held.
+  // with the next batch. Does nothing where nothing is pending. kNotFound: other versions are.
   Status Commit(const ChunkId& chunk, Version version);
 
   // Drops the pending `version` and those based on it. kNotFound: not pending.
   Status Abandon(const ChunkId& chunk, Version version);
 
   // Drops a committed tombstone of that version with its once records. kNotFound: no such.
-  Status Forget(const ChunkId& chunk, Version version);
+  void Forget(const ChunkId& chunk, Version version, Done done);
 
   // kNotFound: no chunk, or a tombstone; kConflict: that version is not held; kCorrupt: stored
   // bytes do not match their checksum. `into` may be scratched on error.
@@ -209,8 +210,9 @@ class ChunkStore {
   Space space() const;
   StoreCounters counters() const;
 
- private:
   class Impl;
+
+ private:
   explicit ChunkStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
