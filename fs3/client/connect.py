@@ -5,7 +5,6 @@ is named and no scheduler's environment is seen, a local cluster is started in t
 directory, with a warning: that is a laptop or a notebook, where a first try must work.
 """
 
-import asyncio
 import fcntl
 import os
 import socket
@@ -74,6 +73,8 @@ async def connect_async(
     config: ClientConfig | None = None,
 ) -> "AsyncFileSystem":
     """As `connect`, for asyncio."""
+    import asyncio
+
     filesystem = await asyncio.to_thread(
         connect, url, directory=directory, start=start, config=config
     )
