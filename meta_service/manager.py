@@ -74,6 +74,7 @@ class Manager:
         )
         self._server: grpc.aio.Server | None = None
         self.cluster_id = stored.cluster.cluster_id
+        self.port = config.port
 
     def routing(self) -> Routing:
         """The newest published routing."""

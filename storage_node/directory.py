@@ -84,6 +84,10 @@ class NodeDirectory:
     def cluster_id(self) -> ClusterId:
         return ClusterId(self.node.cluster_id)
 
+    def close(self) -> None:
+        """Gives up the lock; the end of the process does so too."""
+        os.close(self._lock)
+
     def save(self) -> None:
         write_durably(self._file, msgspec.json.encode(self.node))
 
@@ -192,14 +196,15 @@ def _check_owner(disk: Disk, node: NodeDirectory, used: list[int]) -> None:
 def _read(path: Path, kind: type[T]) -> T:
     try:
         raw = path.read_bytes()
+    except OSError as error:
+        raise _typed(error, path) from None
+    try:
         version = msgspec.json.decode(raw, type=dict[str, object]).get("format")
         if isinstance(version, int) and version > FORMAT:
             raise VersionMismatch(f"{path} has format {version}, newer than this fs3; upgrade fs3")
         return msgspec.json.decode(raw, type=kind)
     except msgspec.MsgspecError as error:
         raise Corrupt(f"{path} is damaged ({error}); restore it from a backup") from None
-    except OSError as error:
-        raise _typed(error, path) from None
 
 
 def _lock(path: Path) -> int:

@@ -369,8 +369,8 @@ class ClusterMachine:
             cluster_id=self.cluster.cluster_id,
             epoch=self._epoch,
             version=self.cluster.routing_version,
-            nodes=tuple(_node(n) for n in self.nodes.values() if n.incarnation),
-            chains=tuple(_chain(c, self.nodes) for c in self.chains.values()),
+            nodes=tuple(_node(n) for _, n in sorted(self.nodes.items()) if n.incarnation),
+            chains=tuple(_chain(c, self.nodes) for _, c in sorted(self.chains.items())),
             tables=tuple(self.tables),
         )
 

@@ -134,7 +134,7 @@ class ClusterManagerService(manager_pb2_grpc.ClusterManagerServicer):
 
     async def _check_cluster(self, cluster_id: bytes, context: Context) -> None:
         own = self._loop.machine.cluster.cluster_id
-        if cluster_id not in (UNKNOWN_CLUSTER, own):
+        if cluster_id not in (b"", UNKNOWN_CLUSTER, own):
             await abort(
                 context,
                 VersionMismatch(

@@ -108,7 +108,7 @@ class AllocateNodeRequest(_message.Message):
     IDENTITY_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.bytes
-    """16 zero bytes before the first registration"""
+    """empty or zero before the first registration"""
     identity: _builtins.bytes
     """16 random bytes, kept in the node's directory"""
     wanted: _builtins.int
@@ -525,7 +525,7 @@ class WatchRoutingRequest(_message.Message):
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.bytes
-    """16 zero bytes: whichever cluster this is"""
+    """empty or zero: whichever cluster this is"""
     def __init__(
         self,
         *,
