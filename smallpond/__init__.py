@@ -58,7 +58,8 @@ def init(
     import os
 
     from smallpond.config import config_from
-    from smallpond.session import Session
+    from smallpond.execution.start import start_runner
+    from smallpond.io.job_directory import JobDirectory
 
     del bind_numa_node, platform
     kwargs.pop("memory_allocator", None)
@@ -73,7 +74,13 @@ def init(
         "ray_address": ray_address,
         "_remove_output_root": _remove_output_root,
     }
-    return Session(config_from(arguments, os.environ))
+    config = config_from(arguments, os.environ)
+    directory = JobDirectory(config.job_directory)
+    directory.create()
+    runner = start_runner(config, directory)
+    from smallpond.session import Session  # loads Arrow, while the first worker does the same
+
+    return Session(config, directory, runner)
 
 
 def __getattr__(name: str) -> Any:

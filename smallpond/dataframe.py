@@ -97,8 +97,9 @@ class DataFrame:
 
     def random_shuffle(self, **kwargs: Any) -> DataFrame:
         """Put all rows in a random order, over as many partitions as there are now."""
-        dealt = self._next(ByRandom(self.plan.partitions), "random_shuffle", dict(kwargs))
-        ordered = Sql(("select * from {0} order by random()",))
+        deal = ByRandom(self.plan.partitions, self.session.next_salt())
+        dealt = self._next(deal, "random_shuffle", dict(kwargs))
+        ordered = self._sql("select * from {0} order by random()")
         return dealt._next(ordered, "random_shuffle", kwargs)
 
     # Partition by partition
@@ -106,13 +107,13 @@ class DataFrame:
     def partial_sort(self, by: str | Sequence[str], **kwargs: Any) -> DataFrame:
         """Order each partition; items of `by` may end in `desc`, `nulls first` and so on."""
         keys = by if isinstance(by, str) else ", ".join(by)
-        return self._next(Sql((f"select * from {{0}} order by {keys}",)), "partial_sort", kwargs)
+        return self._next(self._sql(f"select * from {{0}} order by {keys}"), "partial_sort", kwargs)
 
     def filter(self, sql_or_func: str | Callable[[Row], Any], **kwargs: Any) -> DataFrame:
         """Keep the rows for which an SQL condition, or a function of the row, is true."""
         step: Step
         if isinstance(sql_or_func, str):
-            step = Sql((f"select * from {{0}} where ({sql_or_func})",))
+            step = self._sql(f"select * from {{0}} where ({sql_or_func})")
             return self._next(step, "filter", kwargs)
         step = FilterRows(_function(sql_or_func, "filter"))
         return self._next(step, "filter", kwargs, types_as_before=True)
@@ -131,7 +132,7 @@ class DataFrame:
             schema: of the function's result; found out from the values if not given.
         """
         if isinstance(sql_or_func, str):
-            return self._next(Sql((f"select {sql_or_func} from {{0}}",)), "map", kwargs)
+            return self._next(self._sql(f"select {sql_or_func} from {{0}}"), "map", kwargs)
         step = MapRows(_function(sql_or_func, "map"), _large(schema))
         return self._next(step, "map", kwargs, types_known=schema is not None)
 
@@ -144,7 +145,7 @@ class DataFrame:
     ) -> DataFrame:
         """Turn each row into any number of rows, by SQL (`unnest`) or by a function."""
         if isinstance(sql_or_func, str):
-            return self._next(Sql((f"select {sql_or_func} from {{0}}",)), "flat_map", kwargs)
+            return self._next(self._sql(f"select {sql_or_func} from {{0}}"), "flat_map", kwargs)
         step = FlatMapRows(_function(sql_or_func, "flat_map"), _large(schema))
         return self._next(step, "flat_map", kwargs, types_known=schema is not None)
 
@@ -221,6 +222,9 @@ class DataFrame:
                 parquet_dictionary_encoding.
         """
         self.session.write(self.plan, path, mode, _parquet_options(kwargs))
+
+    def _sql(self, statement: str) -> Sql:
+        return Sql((statement,), self.session.next_salt())
 
     def _next(
         self,

@@ -19,8 +19,6 @@ import pyarrow as pa
 
 from smallpond.config import Config
 from smallpond.core.events import JobId
-from smallpond.core.policy import Policy
-from smallpond.core.scheduler import Scheduler
 from smallpond.errors import PlanError, SmallpondError
 from smallpond.execution import progress
 from smallpond.execution.runner import JobHandle, Runner
@@ -28,7 +26,6 @@ from smallpond.io import arrow, files
 from smallpond.io.commit import OutputDirectory
 from smallpond.io.job_directory import JobDirectory
 from smallpond.io.segments import SegmentWriter, read_segments
-from smallpond.launch.local import LocalLauncher
 from smallpond.operators.scan_parquet import ScanParquet
 from smallpond.operators.scan_text import ScanText
 from smallpond.operators.sql import Sql, input_uses
@@ -65,14 +62,14 @@ class UnpicklableTask(SmallpondError, RuntimeError):
 class Session:
     """Builds data frames and runs them on worker processes. Made by `smallpond.init`."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, directory: JobDirectory, runner: Runner) -> None:
         self.config = config
-        self._directory = JobDirectory(config.job_directory)
-        self._directory.create()
-        self._runner = Runner(Scheduler(Policy()), self._launcher(), self._directory)
+        self._directory = directory
+        self._runner = runner
         self._lock = threading.RLock()
         self._stage_ids = itertools.count(1)
         self._job_ids = itertools.count(1)
+        self._salts = itertools.count(1)
         self._stored: dict[Relation, StageId] = {}
         self._held: weakref.WeakKeyDictionary[Relation, TaskOutput] = weakref.WeakKeyDictionary()
         self._users: collections.Counter[Relation] = collections.Counter()
@@ -89,12 +86,6 @@ class Session:
     @property
     def runtime_ctx(self) -> JobDirectory:
         return self._directory
-
-    def _launcher(self) -> LocalLauncher:
-        config = self.config
-        logs = None if files.is_remote(self._directory.root) else self._directory.log_root
-        workers = config.num_executors or config.cpus
-        return LocalLauncher(workers, config.cpus, config.memory_bytes, logs)
 
     # Sources
 
@@ -205,7 +196,7 @@ class Session:
         input_uses(statements, len(inputs))
         options = step_options(kwargs)
         relation = Relation(
-            Sql(statements),
+            Sql(statements, self.next_salt()),
             [frame.plan for frame in inputs],
             label=label("partial_sql"),
             resources=options,
@@ -273,6 +264,10 @@ class Session:
             output.abort()
             raise
         return [name for _, name in names]
+
+    def next_salt(self) -> int:
+        """Tells the random numbers of one step from those of another; counts from 1."""
+        return next(self._salts)
 
     def is_computed(self, relation: Relation) -> bool:
         return relation in self._stored or isinstance(relation.operator, Literal)

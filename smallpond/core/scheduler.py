@@ -63,10 +63,12 @@ class Scheduler:
         self._stages: dict[StageId, Stage] = {}
         self._jobs: dict[JobId, Job] = {}
         self._delayed: set[TaskId] = set()
+        self._now = 0.0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take in one event; returns the orders, in the order in which to carry them out."""
         effects: list[Effect] = []
+        self._now = now
         match event:
             case HostJoined():
                 self._host_joined(event, effects)
@@ -95,9 +97,13 @@ class Scheduler:
         return effects
 
     def deadline(self) -> float:
-        """When to call with `TimePassed`; infinity if only events matter."""
+        """When to call with `TimePassed`; infinity if only events matter.
+
+        A suspicion that has come already found no room for a rival; only an event can make some.
+        """
         wake = min((self._task(t).not_before for t in self._delayed), default=_NEVER)
-        return min(wake, min((at for _, at in self._stragglers()), default=_NEVER))
+        suspicions = (at for _, at in self._stragglers() if at > self._now)
+        return min(wake, min(suspicions, default=_NEVER))
 
     # Hosts and workers
 

@@ -68,6 +68,7 @@ def _user_frames(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     inside = [i for i, frame in enumerate(frames) if frame.filename.startswith(_PACKAGE)]
     users = frames[inside[-1] + 1 :] if inside else frames
+    users = [frame for frame in users if "/duckdb/" not in frame.filename]
     return "\n".join(
         f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}'
         + (f": {frame.line}" if frame.line else "")

@@ -10,11 +10,13 @@ import dataclasses
 import pickle
 import socket
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smallpond.core.events import AttemptId, ErrorKind, StageId, TaskId
-from smallpond.operators.step import TaskOutput
-from smallpond.plan.stage import ResolvedInput
+
+if TYPE_CHECKING:  # the driver starts workers before it has loaded Arrow
+    from smallpond.operators.step import TaskOutput
+    from smallpond.plan.stage import ResolvedInput
 
 _LENGTH = struct.Struct("<Q")
 

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smallpond.core.effects import (
     AcceptOutput,
@@ -44,7 +44,6 @@ from smallpond.core.events import (
 from smallpond.core.scheduler import Scheduler
 from smallpond.errors import JobCancelled as JobCancelledError
 from smallpond.errors import SmallpondError
-from smallpond.execution import failure
 from smallpond.execution.messages import (
     Failed,
     Finished,
@@ -55,8 +54,10 @@ from smallpond.execution.messages import (
 )
 from smallpond.io.job_directory import JobDirectory
 from smallpond.launch.launcher import FromWorker, Launcher, Notice
-from smallpond.operators.step import TaskOutput
-from smallpond.plan.stage import ResolvedInput, Stage
+
+if TYPE_CHECKING:  # the driver starts workers before it has loaded Arrow
+    from smallpond.operators.step import TaskOutput
+    from smallpond.plan.stage import ResolvedInput, Stage
 
 _INLINE_BYTES_MAX = 64 << 10
 _INLINE_TASKS_MAX = 1024  # beyond it the driver would hold too much
@@ -266,6 +267,8 @@ class Runner:
         try:
             inputs = tuple(s.resolve(task.partition, self.outputs) for s in stage.inputs)
         except Exception as error:
+            from smallpond.execution import failure
+
             failed = failure.report(order.attempt, None, error)
             self._inbox.put(FromWorker(order.worker, failed))
             return
@@ -293,6 +296,8 @@ class Runner:
                 handle.done[progress.stage] = progress.done
 
     def _explain(self, effect: JobFailed) -> BaseException:
+        from smallpond.execution import failure
+
         if effect.attempt is None:
             return JobCancelledError(effect.message)
         stage = self._stages[effect.attempt.task.stage]

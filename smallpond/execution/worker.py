@@ -157,5 +157,5 @@ def open_input(source: ResolvedInput, task: TaskContext) -> Rows:
         schema = pa.ipc.read_schema(pa.py_buffer(source.schema))
         if not schema.names:
             return BatchRows(pa.RecordBatchReader.from_batches(schema, iter(())))
-        return StoredRows(source.segments, schema)
+        return StoredRows(source.segments, schema, task)
     return source.scan.rows(source.pieces, task)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]+)://")
+_ROOT = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]+://(?:[^/]*:\d+(?=/|$))?")
 _GLOB = re.compile(r"[*?\[]")
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
@@ -68,15 +69,13 @@ def is_remote(path: str) -> bool:
 
 def join(directory: str, *names: str) -> str:
     """`directory` with names below it; no doubled slash after a root."""
-    if directory.endswith("://"):
-        return directory + "/".join(names)
-    return "/".join([directory.rstrip("/"), *names])
+    return directory + ("" if directory.endswith("/") else "/") + "/".join(names)
 
 
 def parent_and_name(path: str) -> tuple[str, str]:
     """Split off the last component; the parent of a scheme's root is that root."""
     head, _, name = path.rstrip("/").rpartition("/")
-    if head.endswith(":/"):
+    if head.endswith((":/", "://")):
         head += "/"
     return (head or "/"), name
 
@@ -91,13 +90,13 @@ def complete_path(path: str | os.PathLike[str]) -> str:
 
 def files_for(path: str) -> Files:
     """The file system that serves `path`."""
-    match = _URL.match(path)
-    return _files_of_scheme(match.group(1) if match else "file")
+    match = _ROOT.match(path)
+    return _files_below(match.group(0) if match else "")
 
 
 @functools.cache
-def _files_of_scheme(scheme: str) -> Files:
-    return LocalFiles() if scheme == "file" else RemoteFiles(scheme)
+def _files_below(root: str) -> Files:
+    return RemoteFiles(root) if root else LocalFiles()
 
 
 def _is_hidden(path: str, root: str) -> bool:
@@ -180,16 +179,20 @@ class LocalFiles:
 
 
 class RemoteFiles:
-    """Files behind an fsspec file system."""
+    """Files behind an fsspec file system.
 
-    def __init__(self, scheme: str) -> None:
-        self.scheme = scheme
+    Args:
+        root: `scheme://`, with the authority if that names a server (`fs3://host:7000`).
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
 
     @functools.cached_property
     def filesystem(self) -> Any:
-        import fsspec
+        from fsspec.core import url_to_fs
 
-        return fsspec.filesystem(self.scheme)
+        return url_to_fs(f"{self.root}/")[0]
 
     def stripped(self, path: str) -> str:
         """The path as the fsspec object itself writes it."""
@@ -197,7 +200,7 @@ class RemoteFiles:
 
     def _url(self, path: str) -> str:
         """fsspec answers with stripped paths; the engine keeps complete ones."""
-        return path if _URL.match(path) else f"{self.scheme}://{path.lstrip('/')}"
+        return path if _URL.match(path) else f"{self.root}{path}"
 
     def find(self, pattern: str, recursive: bool) -> list[str]:
         pattern = pattern.rstrip("/")
@@ -205,7 +208,7 @@ class RemoteFiles:
             if self.filesystem.isfile(pattern):
                 return [pattern]
             pattern += "/**" if recursive else "/*"
-        root = _fixed_part(pattern)
+        root = self._url(self.stripped(_fixed_part(pattern)))
         found = self.filesystem.glob(pattern, detail=True)
         urls = (self._url(p) for p, info in found.items() if info["type"] == "file")
         return sorted(url for url in urls if not _is_hidden(url, root))

@@ -153,9 +153,8 @@ def _fetch(group: list[Segment]) -> dict[Segment, pa.Buffer]:
     """One batched read per scheme for all remote regions of the group."""
     remote = [s for s in group if s.inline is None and files.is_remote(s.path)]
     fetched: dict[Segment, pa.Buffer] = {}
-    for scheme in {s.path.partition("://")[0] for s in remote}:
-        wanted = [s for s in remote if s.path.startswith(scheme + "://")]
-        place = files.files_for(wanted[0].path)
+    for place in {files.files_for(s.path) for s in remote}:
+        wanted = [s for s in remote if files.files_for(s.path) is place]
         assert isinstance(place, files.RemoteFiles)
         try:
             blocks = place.read_ranges([(s.path, s.offset, s.size_bytes) for s in wanted])

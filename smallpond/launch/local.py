@@ -26,7 +26,6 @@ from smallpond.launch.launcher import FromWorker, Notice
 
 _HOST = HostId("local")
 _LOG_TAIL_BYTES = 2000
-_WARM_MAX = 4  # the rest start when there is work for them
 # The interpreter gets the driver's import path before anything is imported; -P keeps the current
 # directory out of it unless the driver has it there too.
 _BOOT = (
@@ -41,8 +40,7 @@ class LocalLauncher:
     def __init__(
         self, workers_max: int, cpus: int, memory_bytes: int, log_directory: str | None
     ) -> None:
-        warm = min(workers_max, _WARM_MAX)
-        self._host = HostJoined(_HOST, cpus, 0, memory_bytes, workers_max, warm)
+        self._host = HostJoined(_HOST, cpus, 0, memory_bytes, workers_max, workers_warm=1)
         self._log_directory = log_directory
         self._ids = itertools.count(1)
         self._processes: dict[WorkerId, subprocess.Popen[bytes]] = {}

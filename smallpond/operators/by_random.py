@@ -17,6 +17,7 @@ class ByRandom:
     """Partitions by a generator that is seeded by the task, so that a retry deals the same way."""
 
     partitions: int
+    salt: int
 
     def prepared(self, rows: Rows, task: TaskContext, label: str) -> Rows:
         del task, label
@@ -29,5 +30,6 @@ class ByRandom:
     def assign(
         self, batch: pa.RecordBatch, task: TaskContext, label: str
     ) -> npt.NDArray[np.uint32]:
-        dice = task.dice(f"deal {label}")
+        del label
+        dice = task.dice(f"deal {self.salt}")
         return np.asarray(dice.integers(0, self.partitions, batch.num_rows, np.uint32))

@@ -34,16 +34,27 @@ class Rows(Protocol):
 
 
 class SqlRows:
-    """A query in a DuckDB instance, not run yet."""
+    """A query in a DuckDB instance, not run yet.
+
+    One that draws random numbers (`seed` is given) is never merged into another query, which could
+    change for which rows it draws: it is run on its own, with the generator set just before.
+    """
 
     def __init__(
-        self, engine: SqlEngine, query: str, task: TaskContext, label: str, detail: str
+        self,
+        engine: SqlEngine,
+        query: str,
+        task: TaskContext,
+        label: str,
+        detail: str,
+        seed: float | None = None,
     ) -> None:
         self._engine = engine
         self.query = query
         self._task = task
         self._label = label
         self._detail = detail
+        self._seed = seed
 
     def engine(self) -> SqlEngine | None:
         return self._engine
@@ -52,7 +63,13 @@ class SqlRows:
         if engine is not self._engine:
             return BatchRows(self.reader(BATCH_ROWS)).name_in(engine, uses)
         with self._task.step(self._label, self._detail):
-            return engine.view(self.query) if uses <= 1 else engine.table(self.query)
+            self._set_generator()
+            is_merged = uses <= 1 and self._seed is None
+            return engine.view(self.query) if is_merged else engine.table(self.query)
+
+    def _set_generator(self) -> None:
+        if self._seed is not None:
+            self._engine.seed(self._seed)
 
     def types(self) -> list[str]:
         """The DuckDB types of the columns."""
@@ -62,10 +79,11 @@ class SqlRows:
     def over(self, query: str) -> SqlRows:
         """A query over this one, which it names `{0}`."""
         query = query.replace("{0}", f"({self.query})")
-        return SqlRows(self._engine, query, self._task, self._label, self._detail)
+        return SqlRows(self._engine, query, self._task, self._label, self._detail, self._seed)
 
     def reader(self, batch_rows: int) -> pa.RecordBatchReader:
         with self._task.step(self._label, self._detail):
+            self._set_generator()
             reader = self._engine.query(self.query).to_arrow_reader(batch_rows)
         schema = arrow.large_schema(reader.schema)
         return pa.RecordBatchReader.from_batches(schema, self._batches(reader, schema))
@@ -81,6 +99,7 @@ class SqlRows:
     def write_parquet(self, path: str, options: str) -> int:
         """Let DuckDB write the file, with all its threads; returns the number of rows."""
         with self._task.step(self._label, self._detail):
+            self._set_generator()
             copied = self._engine.connection.execute(
                 f"copy ({self.query}) to '{path.replace(chr(39), chr(39) * 2)}' ({options})"
             ).fetchall()
@@ -108,9 +127,12 @@ class BatchRows:
 class StoredRows:
     """Segments that earlier tasks left."""
 
-    def __init__(self, parts: Sequence[segments.Segment], schema: pa.Schema) -> None:
+    def __init__(
+        self, parts: Sequence[segments.Segment], schema: pa.Schema, task: TaskContext
+    ) -> None:
         self._parts = parts
         self._schema = schema
+        self._task = task
 
     def engine(self) -> SqlEngine | None:
         return None
@@ -123,9 +145,12 @@ class StoredRows:
         return rebatched(self._stream(), batch_rows)
 
     def _stream(self) -> pa.RecordBatchReader:
-        batches = segments.read_segments(self._parts)
-        cast = (arrow.cast_batch(batch, self._schema) for batch in batches)
-        return pa.RecordBatchReader.from_batches(self._schema, cast)
+        return pa.RecordBatchReader.from_batches(self._schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        with self._task.step("", "reading the rows of an earlier step"):
+            for batch in segments.read_segments(self._parts):
+                yield arrow.cast_batch(batch, self._schema)
 
 
 def rebatched(reader: pa.RecordBatchReader, batch_rows: int) -> pa.RecordBatchReader:

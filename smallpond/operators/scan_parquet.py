@@ -48,8 +48,7 @@ class ScanParquet:
             return list(pool.map(_with_rows, pieces))
 
     def rows(self, pieces: Sequence[FilePiece], task: TaskContext) -> Rows:
-        del task
-        return ParquetRows(self, list(pieces))
+        return ParquetRows(self, list(pieces), task)
 
 
 def _with_rows(piece: FilePiece) -> FilePiece:
@@ -64,9 +63,10 @@ def _with_rows(piece: FilePiece) -> FilePiece:
 class ParquetRows:
     """The rows of parquet files. DuckDB scans whole local files itself, with push-down."""
 
-    def __init__(self, scan: ScanParquet, pieces: list[FilePiece]) -> None:
+    def __init__(self, scan: ScanParquet, pieces: list[FilePiece], task: TaskContext) -> None:
         self._scan = scan
         self._pieces = pieces
+        self._task = task
 
     def engine(self) -> SqlEngine | None:
         return None
@@ -135,7 +135,10 @@ class ParquetRows:
         import pyarrow.parquet as pq
 
         for piece in self._pieces:
-            with files.files_for(piece.path).open_input(piece.path) as source:
+            with (
+                self._task.step("", f"reading {piece.path}"),
+                files.files_for(piece.path).open_input(piece.path) as source,
+            ):
                 yield from _piece_batches(pq.ParquetFile(source), piece, schema)
 
 

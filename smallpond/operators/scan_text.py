@@ -40,10 +40,9 @@ class ScanText:
 
     def rows(self, pieces: Sequence[FilePiece], task: TaskContext) -> Rows:
         engine = task.new_engine()
-        for scheme in {p.path.partition("://")[0] for p in pieces if files.is_remote(p.path)}:
-            place = files.files_for(f"{scheme}://")
-            assert isinstance(place, files.RemoteFiles)
-            engine.connection.register_filesystem(place.filesystem)
+        for place in {files.files_for(piece.path) for piece in pieces}:
+            if isinstance(place, files.RemoteFiles):
+                engine.connection.register_filesystem(place.filesystem)
         arguments = [f"[{', '.join(literal(piece.path) for piece in pieces)}]"]
         arguments += [f"{name} = {_sql_value(value)}" for name, value in self.options]
         if self.schema:

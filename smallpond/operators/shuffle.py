@@ -23,8 +23,9 @@ from smallpond.operators.store import output_of
 from smallpond.operators.task import TaskContext
 
 _BATCH_ROWS = 1 << 20
-_BUFFER_BYTES_MAX = 256 << 20
-_BUFFER_SHARE = 8  # of the task's memory: the buffer, its sorted copy and the writes in flight
+_BUFFER_BYTES_MIN = 32 << 20  # small enough to stay in the caches and allocator of a worker
+_RUN_BYTES = 64 << 10  # with many partitions the buffer grows, so that runs do not get tiny
+_BUFFER_SHARE = 8  # of the task's memory at most: the buffer, its sorted copy, writes in flight
 
 
 class Partitioning(Protocol):
@@ -60,13 +61,17 @@ class Shuffle:
         extra = self.partitioning.key_columns(reader.schema)
         schema = pa.schema([reader.schema.field(i) for i in range(len(reader.schema) - extra)])
         writer = SegmentWriter(task.output_path, task.inline_bytes_max)
-        for batch in _buffers(reader, min(_BUFFER_BYTES_MAX, task.memory_bytes // _BUFFER_SHARE)):
+        for batch in _buffers(reader, _buffer_bytes(count, task.memory_bytes)):
             partition = self.partitioning.assign(batch, task, label)
             data = batch.select(list(range(len(schema))))
             for index, run in _runs(data, partition, count):
                 parts[index].append(writer.write(schema, [run]))
         writer.close()
         return output_of(parts, schema)
+
+
+def _buffer_bytes(partitions: int, memory_bytes: int) -> int:
+    return min(max(_BUFFER_BYTES_MIN, partitions * _RUN_BYTES), memory_bytes // _BUFFER_SHARE)
 
 
 def _runs(

@@ -59,18 +59,24 @@ def is_volatile(statements: Sequence[str]) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Sql:
-    """Statements run in order; the rows are those of the last one."""
+    """Statements run in order; the rows are those of the last one.
+
+    Attributes:
+        salt: tells the random numbers of this step from those of others.
+    """
 
     statements: tuple[str, ...]
+    salt: int = 0
 
     def apply(self, inputs: Sequence[Rows], task: TaskContext, label: str) -> Rows:
         engine = next((e for rows in inputs if (e := rows.engine()) is not None), None)
         engine = engine or task.new_engine()
         uses = input_uses(self.statements, len(inputs))
         detail = "query: " + "; ".join(self.statements)
+        seed = task.seed_of(f"sql {self.salt}") / 2**63 if is_volatile(self.statements) else None
         with task.step(label, detail):
-            if is_volatile(self.statements):
-                engine.seed(task.seed_of(label) / 2**63)
+            if seed is not None:
+                engine.seed(seed)
             names = {
                 str(index): rows.name_in(engine, uses[index])
                 for index, rows in enumerate(inputs)
@@ -85,4 +91,5 @@ class Sql:
             }
             for statement in self.statements[:-1]:
                 engine.connection.execute(substitute(statement, names)).fetchall()
-        return SqlRows(engine, substitute(self.statements[-1], names), task, label, detail)
+        last = substitute(self.statements[-1], names)
+        return SqlRows(engine, last, task, label, detail, seed)

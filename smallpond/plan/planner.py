@@ -106,7 +106,7 @@ class Planner:
         root = self._tree(relation, relation, partitions, inputs, fused)
         stage_id = next(self._stage_ids)
         label = relation.label
-        pipeline = Pipeline(root, sink, label, self._seed + relation.number, partitions)
+        pipeline = Pipeline(root, sink, label, self._seed, partitions)
         stage = Stage(
             id=stage_id,
             label=label,
