@@ -21,6 +21,25 @@ class NativeError(Exception):
     @property
     def message(self) -> str: ...
 
+# frame.cpp
+def encode_frame(
+    method: int, request_id: int, body: bytes, bulk: bytes = b"", status: int = 0, flags: int = 0
+) -> bytes:
+    """A whole fs3rpc frame, for tests and tools; the Python twin is fs3.wire.frame.encode."""
+
+def scan_frames(stream: bytes) -> tuple[int, str]:
+    """How many whole frames the receiver finds in `stream`, and why it refused the rest.
+
+    The reason is a value of fs3.wire.frame.Malformed, or "none".
+    """
+
+def counters() -> dict[str, int]:
+    """Totals of this process's network layer since it started.
+
+    frames, bytes and calls in each direction, zero_copy_sends, connections and how they ended,
+    reconnects, expired and refused requests, and one malformed_REASON for each reason.
+    """
+
 # rocksdb.cpp
 class RocksDb:
     """An ordered key-value store; a written batch is atomic and survives kill -9."""
@@ -156,6 +175,95 @@ class Replica:
     def tail(self) -> int: ...
     @property
     def updates(self) -> int: ...
+
+# rpc.cpp
+class RpcServer:
+    """Serves operations written in Python; requests are taken and answered in batches.
+
+        server = RpcServer("127.0.0.1", 0, cluster_id=id, node_id=1, incarnation=7, kind=3)
+        for connection, request, method, body, kind, incarnation in server.poll(256, 1.0):
+            replies.append((connection, request, 0, answer(method, body)))
+        server.reply(replies)
+
+    Thread-safe; must be made after fork(). HELLO and PING are answered natively, and so is a
+    request that does not fit into the queue (kBusy).
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        cluster_id: bytes,
+        node_id: int,
+        incarnation: int,
+        kind: int,
+        queue_length_max: int = ...,
+    ) -> None:
+        """Listens from now on; `port` 0 takes a free one, `kind` is a fs3.wire.frame.PeerKind.
+
+        Raises NativeError: kUnavailable when the port is in use, kNotFound for an unknown host.
+        """
+    @property
+    def port(self) -> int: ...
+    def poll(
+        self, max_requests: int, timeout_s: float
+    ) -> list[tuple[int, int, int, bytes, int, int]]:
+        """(connection_id, request_id, method, body, peer_kind, peer_incarnation) of each request.
+
+        Waits up to timeout_s for the first one, without the interpreter lock; empty after that or
+        once closed.
+        """
+    def reply(self, replies: Iterable[tuple[int, int, int, bytes]]) -> None:
+        """Sends (connection_id, request_id, status, body); dropped if nobody waits for it."""
+    def close(self) -> None:
+        """Closes all connections and wakes poll; idempotent."""
+
+class RpcChannel:
+    """A client's connection to an RpcServer; connects again by itself after it broke.
+
+    What goes wrong with a call is its outcome, never an exception: (status, body) with a number of
+    fs3.errors. A `bytes` body is the service's own encoding; a `str` is a sentence about a failure
+    from the connection (kUnavailable, kTimedOut: the outcome is unknown) or from the server's
+    native part (kBusy).
+
+    Thread-safe; all channels of a process share one native thread; must be made after fork().
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        cluster_id: bytes,
+        incarnation: int,
+        connect_timeout_s: float,
+    ) -> None:
+        """Connects. 16 zero bytes as cluster_id mean any cluster; `cluster_id` then names it.
+
+        Raises NativeError: kUnavailable, kTimedOut, kVersionMismatch (another protocol or another
+        cluster), kNotFound for an unknown host.
+        """
+    def call(self, method: int, body: bytes, timeout_s: float) -> tuple[int, bytes | str]:
+        """One request; waits for its outcome without the interpreter lock."""
+    def call_many(
+        self, requests: Iterable[tuple[int, bytes]], timeout_s: float
+    ) -> list[tuple[int, bytes | str]]:
+        """Sends all (method, body) together; their outcomes in the same order."""
+    def submit(self, method: int, body: bytes, timeout_s: float) -> int:
+        """Starts a request and returns its id; `completed` tells its outcome."""
+    def completed(self) -> list[tuple[int, int, bytes | str]]:
+        """Takes the (id, status, body) of submitted requests that have an outcome."""
+    def fileno(self) -> int:
+        """An eventfd that is readable while completions wait; for loop.add_reader. Do not read."""
+    @property
+    def cluster_id(self) -> bytes: ...
+    @property
+    def server_node_id(self) -> int: ...
+    @property
+    def server_incarnation(self) -> int: ...
+    def close(self) -> None:
+        """Fails what is in flight with kUnavailable; idempotent."""
 
 # server.cpp
 #
@@ -362,3 +470,114 @@ class IoClient:
         """Among others retried_ops, hedged_reads, reads, writes, read_bytes, written_bytes."""
     def close(self) -> None:
         """Fails what is in flight with kUnavailable and joins the thread; idempotent."""
+
+# chunk_store.cpp
+class FakeMachine:
+    """Disk and metadata in memory; what was not flushed may be lost or torn by lose_power."""
+
+    def __init__(self, seed: int) -> None: ...
+    def cut_power_after(self, operations: int) -> None: ...
+    def lose_power(self) -> None: ...
+    @property
+    def operations(self) -> int: ...
+    @property
+    def is_on(self) -> bool: ...
+
+class ChunkStore:
+    """The chunks of one target; for tests and tools, each call waits.
+
+    Chunks are (inode, index), versions (chain version, sequence). Failures raise NativeError.
+    """
+
+    @staticmethod
+    def open(
+        directory: str,
+        *,
+        capacity_bytes: int,
+        reserve_bytes: int = 0,
+        record_cache_bytes: int = ...,
+        log_segment_bytes: int = 0,
+        boot_id: str = "",
+    ) -> ChunkStore: ...
+    @staticmethod
+    def open_fake(
+        machine: FakeMachine,
+        *,
+        capacity_bytes: int,
+        reserve_bytes: int = 0,
+        record_cache_bytes: int = ...,
+        log_segment_bytes: int = 0,
+    ) -> ChunkStore: ...
+    def write(
+        self,
+        chunk: tuple[int, int],
+        version: tuple[int, int],
+        offset: int,
+        data: Buffer,
+        *,
+        chunk_size: int = 1048576,
+        truncate_version: int = 0,
+        once: tuple[int, int, int] | None = None,
+        use_reserve: bool = False,
+    ) -> tuple[tuple[int, int], int, bool]: ...
+    def replace(
+        self,
+        chunk: tuple[int, int],
+        version: tuple[int, int],
+        data: Buffer,
+        tombstone: bool = False,
+        *,
+        chunk_size: int = 1048576,
+        truncate_version: int = 0,
+        once: tuple[int, int, int] | None = None,
+        use_reserve: bool = False,
+    ) -> tuple[tuple[int, int], int, bool]: ...
+    def truncate(
+        self,
+        chunk: tuple[int, int],
+        version: tuple[int, int],
+        length: int,
+        *,
+        chunk_size: int = 1048576,
+        truncate_version: int = 0,
+        once: tuple[int, int, int] | None = None,
+        use_reserve: bool = False,
+    ) -> tuple[tuple[int, int], int, bool]: ...
+    def extend(
+        self,
+        chunk: tuple[int, int],
+        version: tuple[int, int],
+        length: int,
+        *,
+        chunk_size: int = 1048576,
+        truncate_version: int = 0,
+        once: tuple[int, int, int] | None = None,
+        use_reserve: bool = False,
+    ) -> tuple[tuple[int, int], int, bool]: ...
+    def remove(
+        self,
+        chunk: tuple[int, int],
+        version: tuple[int, int],
+        *,
+        chunk_size: int = 1048576,
+        truncate_version: int = 0,
+        once: tuple[int, int, int] | None = None,
+        use_reserve: bool = False,
+    ) -> tuple[tuple[int, int], int, bool]: ...
+    def commit(self, chunk: tuple[int, int], version: tuple[int, int]) -> None: ...
+    def abandon(self, chunk: tuple[int, int], version: tuple[int, int]) -> None: ...
+    def forget(self, chunk: tuple[int, int], version: tuple[int, int]) -> None: ...
+    def read(
+        self,
+        chunk: tuple[int, int],
+        offset: int,
+        length: int,
+        version: tuple[int, int] | None = None,
+    ) -> bytes: ...
+    def stat(self, chunk: tuple[int, int]) -> dict[str, Any]: ...
+    def list(self, from_: tuple[int, int], limit: int) -> list[dict[str, Any]]: ...
+    def pending_chunks(self) -> list[tuple[int, int]]: ...
+    def space(self) -> dict[str, int]: ...
+    def counters(self) -> dict[str, int]: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...

@@ -18,7 +18,9 @@ BODY_LENGTH_MAX: Final = 16 << 20
 BULK_LENGTH_MAX: Final = (64 << 20) + (1 << 20)
 
 FLAG_RESPONSE: Final = 1
-FLAGS_KNOWN: Final = FLAG_RESPONSE
+FLAG_TEXT: Final = 2
+"""The body is a sentence about a failure, instead of the method's own encoding."""
+FLAGS_KNOWN: Final = FLAG_RESPONSE | FLAG_TEXT
 
 METHOD_HELLO: Final = 1
 METHOD_PING: Final = 2

@@ -9,4 +9,7 @@ NB_MODULE(_native, m) {
   fs3::bind::BindChecksum(m);
   fs3::bind::BindReplica(m);
   fs3::bind::BindRocksDb(m);
+  fs3::bind::BindChunkStore(m);
+  fs3::bind::BindFrame(m);
+  fs3::bind::BindRpc(m);
 }

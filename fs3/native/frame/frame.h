@@ -56,7 +56,9 @@ static_assert(frame_offset::kHeaderCrc + 4 == kFrameHeaderSize);
 static_assert(kFrameHeaderSize % 8 == 0);
 
 inline constexpr uint8_t kFlagResponse = 1U << 0;
-inline constexpr uint8_t kFlagsKnown = kFlagResponse;
+// The body is a sentence for a person about a failure, instead of the method's own encoding.
+inline constexpr uint8_t kFlagText = 1U << 1;
+inline constexpr uint8_t kFlagsKnown = kFlagResponse | kFlagText;
 
 struct FrameHeader {
   uint8_t protocol_version = kProtocolMin;
@@ -70,6 +72,7 @@ struct FrameHeader {
   uint32_t body_crc32c = 0;
 
   bool is_response() const { return (flags & kFlagResponse) != 0; }
+  bool is_text() const { return (flags & kFlagText) != 0; }
   Code code() const { return static_cast<Code>(status); }
   bool operator==(const FrameHeader&) const = default;
 };

@@ -12,8 +12,6 @@
 namespace fs3 {
 namespace {
 
-constexpr uint64_t kHelloRequestId = 0;
-
 uint64_t NextConnectionId() {
   static std::atomic<uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
@@ -21,6 +19,15 @@ uint64_t NextConnectionId() {
 
 std::span<const uint8_t> AsBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+FrameHeader ReplyTo(const FrameHeader& request, Code status, uint8_t flags = 0) {
+  FrameHeader header;
+  header.flags = kFlagResponse | flags;
+  header.method = request.method;
+  header.request_id = request.request_id;
+  header.status = static_cast<uint32_t>(status);
+  return header;
 }
 
 Hello HelloOf(const Identity& self) { return {kProtocolMin, kProtocolMax, self, {}}; }
@@ -60,16 +67,11 @@ Status Connection::SendRequest(uint16_t method, uint64_t request_id, std::span<c
 
 Status Connection::SendReply(const FrameHeader& request, Code status, std::span<const uint8_t> body,
                              OutBulk bulk) {
-  FrameHeader header;
-  header.flags = kFlagResponse;
-  header.method = request.method;
-  header.request_id = request.request_id;
-  header.status = static_cast<uint32_t>(status);
-  return Enqueue(header, body, std::move(bulk));
+  return Enqueue(ReplyTo(request, status), body, std::move(bulk));
 }
 
 Status Connection::SendError(const FrameHeader& request, const Status& status) {
-  return SendReply(request, status.code(), AsBytes(status.message()));
+  return Enqueue(ReplyTo(request, status.code(), kFlagText), AsBytes(status.message()), {});
 }
 
 void Connection::PauseReceive() {
@@ -92,11 +94,17 @@ void Connection::Greet() {
     const auto body = EncodeHello(HelloOf(self_));
     FrameHeader header;
     header.method = kMethodHello;
-    header.request_id = kHelloRequestId;
     send_queue_.Push(header, body, {});
     ScheduleSend();
   }
   StartReceive();
+}
+
+void Connection::Answer(const FrameHeader& hello, Code status, const std::string& reason) {
+  Hello answer = HelloOf(self_);
+  answer.reason = reason;
+  send_queue_.Push(ReplyTo(hello, status), EncodeHello(answer), {});
+  ScheduleSend();
 }
 
 void Connection::OnHello(const Frame& frame) {
@@ -115,31 +123,20 @@ void Connection::AcceptHello(const Frame& frame) {
   if (!theirs.ok()) return RefuseHello(theirs.status());
   const auto protocol = NegotiateHello(HelloOf(self_), theirs.value());
   if (!protocol.ok()) return RefuseHello(protocol.status());
-  FrameHeader answer;
-  answer.flags = kFlagResponse;
-  answer.method = kMethodHello;
-  answer.request_id = kHelloRequestId;
-  send_queue_.Push(answer, EncodeHello(HelloOf(self_)), {});
-  ScheduleSend();
+  Answer(frame.header, Code::kOk, {});
   BecomeReady(theirs.value().identity, protocol.value());
 }
 
 // Tells the peer why, then closes.
 void Connection::RefuseHello(const Status& status) {
   ThreadCounters().handshakes_refused.Add();
-  Hello hello = HelloOf(self_);
-  hello.reason = status.message();
-  FrameHeader answer;
-  answer.flags = kFlagResponse;
-  answer.method = kMethodHello;
-  answer.request_id = kHelloRequestId;
-  answer.status = static_cast<uint32_t>(status.code());
-  send_queue_.Push(answer, EncodeHello(hello), {});
+  FrameHeader hello;
+  hello.method = kMethodHello;
+  Answer(hello, status.code(), status.message());
   close_reason_ = CloseReason::kHandshake;
   close_status_ = status;
   close_when_sent_ = true;
   receiver_.Pause();
-  ScheduleSend();
 }
 
 void Connection::CheckHelloAnswer(const Frame& frame) {

@@ -152,6 +152,7 @@ class Connection : public std::enable_shared_from_this<Connection>, private Fram
 
   // Handshake
   void Greet();
+  void Answer(const FrameHeader& hello, Code status, const std::string& reason);
   void OnHello(const Frame& frame);
   void AcceptHello(const Frame& frame);
   void CheckHelloAnswer(const Frame& frame);
