@@ -53,6 +53,10 @@ class RowGroup:
     def stored_bytes(self) -> int:
         return sum(length for _, length in self.ranges)
 
+    def chunks(self, column: str) -> list[pq.ColumnChunkMetaData]:
+        """What the footer says of the chunks under a top-level column."""
+        return _chunks(self.metadata, self.number, column)
+
     @property
     def decoded_bytes(self) -> int:
         """Uncompressed size of all columns, as the footer states it."""
@@ -215,20 +219,20 @@ def _ranges(
     entry: FileEntry, metadata: pq.FileMetaData, number: int, columns: Sequence[str] | None
 ) -> tuple[tuple[int, int], ...]:
     """(offset, length) of the column chunks under the wanted top-level columns."""
-    group = metadata.row_group(number)
-    chunks = [group.column(i) for i in range(group.num_columns)]
-    if columns is not None:
-        for name in columns:
-            if not any(_is_under(chunk, name) for chunk in chunks):
-                known = ", ".join(metadata.schema.to_arrow_schema().names)
-                raise ValueError(f"{entry.path}: no column {name!r}; it has {known}")
-        chunks = [c for c in chunks if any(_is_under(c, name) for name in columns)]
+    names = metadata.schema.to_arrow_schema().names
+    wanted = names if columns is None else columns
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"{entry.path}: no column {name!r}; it has {', '.join(names)}")
+    chunks = [chunk for name in wanted for chunk in _chunks(metadata, number, name)]
     return tuple((_start(chunk), chunk.total_compressed_size) for chunk in chunks)
 
 
-def _is_under(chunk: pq.ColumnChunkMetaData, name: str) -> bool:
-    path = chunk.path_in_schema
-    return bool(path == name or path.startswith(f"{name}."))
+def _chunks(metadata: pq.FileMetaData, number: int, name: str) -> list[pq.ColumnChunkMetaData]:
+    """The chunks of row group `number` under the top-level column `name`, one per leaf."""
+    group = metadata.row_group(number)
+    chunks = (group.column(i) for i in range(group.num_columns))
+    return [c for c in chunks if f"{c.path_in_schema}.".startswith(f"{name}.")]
 
 
 def _start(chunk: pq.ColumnChunkMetaData) -> int:

@@ -4,6 +4,7 @@ Everything above lists files once and then reads byte ranges of many files in on
 """
 
 import fnmatch
+import functools
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -107,11 +108,10 @@ def open_source(path: str | os.PathLike[str]) -> tuple[FileSource, str]:
     text = os.fspath(path)
     if not text.startswith("fs3:"):
         return LocalSource(), os.path.abspath(text)
-    import fs3
     from fs3.client.path import split_url
 
     cluster, inside = split_url(text)
-    return Fs3Source(fs3.connect(cluster)), inside
+    return Fs3Source(_shared(cluster)), inside
 
 
 def find_files(source: FileSource, path: str, pattern: str) -> list[FileEntry]:
@@ -161,6 +161,14 @@ def read_exactly(source: FileSource, ranges: Sequence[Range], memory: Bytes) -> 
                 f"{path}: {got} of {length} bytes at {offset}: the file became shorter since it "
                 "was listed; open the data set again"
             )
+
+
+@functools.cache
+def _shared(cluster: str | None) -> "FileSystem":
+    """One connection to a cluster for all data sets of a process."""
+    import fs3
+
+    return fs3.connect(cluster)
 
 
 def _scan_local(root: str, below: str) -> Iterator[FileEntry]:

@@ -122,8 +122,5 @@ def _require_token_lists(field: pa.Field) -> None:
 
 
 def _value_count(group: RowGroup, column: str) -> int:
-    chunks = group.metadata.row_group(group.number)
-    for i in range(chunks.num_columns):
-        if chunks.column(i).path_in_schema.startswith(f"{column}."):
-            return int(chunks.column(i).num_values)
-    raise AssertionError("a list column has a leaf")
+    (leaf,) = group.chunks(column)
+    return int(leaf.num_values)
