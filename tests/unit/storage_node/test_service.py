@@ -117,8 +117,7 @@ def test_a_restarted_node_keeps_its_id_ports_and_targets(
     first.node._directory.close()
     second = start()
     assert (second.node.targets(), second.server.endpoints()) == before
-    wait_until(lambda: [len(c.serving) for c in manager.routing().chains] == [1, 1])
-    assert all(chain.version > 1 for chain in manager.routing().chains)
+    wait_until(lambda: all(c.version > 1 and c.serving for c in manager.routing().chains))
 
 
 def test_a_taken_port_is_replaced_by_another(
