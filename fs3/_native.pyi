@@ -342,9 +342,18 @@ class StorageServer:
         Raises NativeError: kUnavailable when a port cannot be bound.
         """
     def add_target(
-        self, target_id: int, generation: int, directory: str, *, create: bool, shard: int = 0
+        self,
+        target_id: int,
+        generation: int,
+        directory: str,
+        *,
+        create: bool,
+        shard: int = 0,
+        capacity_bytes: int = 0,
     ) -> None:
-        """Opens the target kept in `directory`, or formats it when `create` and it is empty.
+        """Opens the target kept in `directory`, or formats it when `create` and it is none yet.
+
+        With a capacity of 0 the target may use what its file system has.
 
         Raises NativeError: kConflict when the directory holds another target or generation,
         kCorrupt or kInternal when it cannot be opened.
@@ -361,6 +370,8 @@ class StorageServer:
         by itself. Raises NativeError: kNotFound when there is no such target, kConflict when
         `members` names it with another generation.
         """
+    def expire_clients(self, incarnations: Sequence[int]) -> None:
+        """These clients have ended for good: the results of their writes may be forgotten."""
     def poll_events(self, timeout_s: float) -> list[ServerEvent]:
         """Waits up to timeout_s for at least one event and takes all there are."""
     def fileno(self) -> int:

@@ -7,9 +7,10 @@ NB_MODULE(_native, m) {
   nanobind::set_leak_warnings(false);  // at exit the interpreter keeps what globals hold; not news
   fs3::bind::BindError(m);  // first: every other file raises NativeError
   fs3::bind::BindChecksum(m);
+  fs3::bind::BindClient(m);
+  fs3::bind::BindServer(m);
   fs3::bind::BindReplica(m);
   fs3::bind::BindRocksDb(m);
-  fs3::bind::BindChunkStore(m);
   fs3::bind::BindFrame(m);
   fs3::bind::BindRpc(m);
 }

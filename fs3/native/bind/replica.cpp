@@ -304,7 +304,7 @@ void BindReplica(nb::module_& m) {
            [](CheckedReplica& r) { return r.Handle([](Replica& m, Effects* e) { m.OnRetry(e); }); })
       .def("on_space",
            [](CheckedReplica& r, bool full) {
-             return r.Handle([&](Replica& m, Effects*) { m.OnSpace(full); });
+             return r.Handle([&](Replica& m, Effects*) { m.OnSpace(full, true); });
            })
       .def("on_client_expired",
            [](CheckedReplica& r, Incarnation client) {

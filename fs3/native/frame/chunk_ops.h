@@ -31,7 +31,7 @@ inline constexpr uint16_t kMethodChunkRemove = kMethodChunkFirst + 3;
 inline constexpr uint16_t kMethodChunkQueryLast = kMethodChunkFirst + 4;
 inline constexpr uint16_t kMethodChunkFlush = kMethodChunkFirst + 5;
 inline constexpr uint16_t kMethodChunkStat = kMethodChunkFirst + 6;
-inline constexpr uint16_t kMethodSpace = kMethodChunkFirst + 7;  // no ops; SpaceResult per target
+inline constexpr uint16_t kMethodSpace = kMethodChunkFirst + 7;  // no ops; SpaceReply per target
 
 inline constexpr size_t kOpsPerFrameMax = 1024;
 inline constexpr uint32_t kWireNoCut = 0xFFFFFFFF;
@@ -68,14 +68,14 @@ struct ReadOp {
 static_assert(sizeof(ReadOp) == 56);
 
 // A chunk that does not exist is read as one of length 0.
-struct ReadResult {
+struct ReadReply {
   uint32_t code = 0;
   uint32_t length = 0;  // bytes in the bulk: shorter than asked where the chunk ends
   WireVersion version;
   uint32_t crc32c = 0;  // of those bytes
   uint32_t reserved = 0;
 };
-static_assert(sizeof(ReadResult) == 32);
+static_assert(sizeof(ReadReply) == 32);
 
 struct WriteOp {
   WireChunkId chunk{};
@@ -111,12 +111,12 @@ struct TruncateOp {
 };
 static_assert(sizeof(TruncateOp) == 48);
 
-struct UpdateResult {
+struct UpdateReply {
   uint32_t code = 0;
   uint32_t length = 0;  // of the chunk
   WireVersion version;
 };
-static_assert(sizeof(UpdateResult) == 24);
+static_assert(sizeof(UpdateReply) == 24);
 
 // Removes the chunks first_index..last_index of an inode that this chain holds and that have seen
 // an older truncate version only; at most `limit` in one call.
@@ -133,13 +133,13 @@ struct RemoveOp {
 };
 static_assert(sizeof(RemoveOp) == 48);
 
-struct RemoveResult {
+struct RemoveReply {
   uint32_t code = 0;
   uint32_t removed = 0;
   uint32_t more = 0;  // 1: go on at next_index
   uint32_t next_index = 0;
 };
-static_assert(sizeof(RemoveResult) == 16);
+static_assert(sizeof(RemoveReply) == 16);
 
 // The last chunk of an inode that this chain holds. Only the tail answers.
 struct QueryLastOp {
@@ -150,13 +150,13 @@ struct QueryLastOp {
 };
 static_assert(sizeof(QueryLastOp) == 24);
 
-struct QueryLastResult {
+struct QueryLastReply {
   uint32_t code = 0;
   uint32_t found = 0;  // 0 or 1
   uint32_t index = 0;
   uint32_t length = 0;  // of that chunk
 };
-static_assert(sizeof(QueryLastResult) == 16);
+static_assert(sizeof(QueryLastReply) == 16);
 
 // Everything this replica of the chain has acknowledged survives power loss.
 struct FlushOp {
@@ -166,11 +166,11 @@ struct FlushOp {
 };
 static_assert(sizeof(FlushOp) == 16);
 
-struct FlushResult {
+struct FlushReply {
   uint32_t code = 0;
   uint32_t reserved = 0;
 };
-static_assert(sizeof(FlushResult) == 8);
+static_assert(sizeof(FlushReply) == 8);
 
 // What this very replica holds committed; for checkers, so any member answers.
 struct StatOp {
@@ -180,7 +180,7 @@ struct StatOp {
 };
 static_assert(sizeof(StatOp) == 24);
 
-struct StatResult {
+struct StatReply {
   uint32_t code = 0;
   uint32_t length = 0;
   WireVersion version;
@@ -188,16 +188,16 @@ struct StatResult {
   uint32_t chunk_size = 0;
   uint32_t live = 0;  // 0: a tombstone
 };
-static_assert(sizeof(StatResult) == 40);
+static_assert(sizeof(StatReply) == 40);
 
-struct SpaceResult {
+struct SpaceReply {
   uint64_t target = 0;
   uint64_t capacity = 0;
   uint64_t used = 0;
   uint64_t free = 0;
   uint64_t chunks = 0;
 };
-static_assert(sizeof(SpaceResult) == 40);
+static_assert(sizeof(SpaceReply) == 40);
 
 // The ops of a body. kInvalidArgument when the count, the size of an op or the length is not right.
 template <typename Op>

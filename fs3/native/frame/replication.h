@@ -4,9 +4,9 @@
 //
 // FORWARD     header, ForwardOp x count, then for each op in turn its records and its expired
 //             clients. Bulk: the data of the ops one after the other.
-//             Reply: OpsHeader, AcknowledgeResult x count, sent when the last of them is decided.
+//             Reply: OpsHeader, AcknowledgeReply x count, sent when the last of them is decided.
 // PERSISTED   header, ChunkVersion x count. Reply: empty.
-// COMMITTED   header, WireChunkId x count. Reply: OpsHeader, CommittedResult x count.
+// COMMITTED   header, WireChunkId x count. Reply: OpsHeader, CommittedReply x count.
 // SYNC_DONE   header. Reply: empty, when everything is there and nothing else.
 #pragma once
 
@@ -72,11 +72,11 @@ struct WireRecord {
 };
 static_assert(sizeof(WireRecord) == 40);
 
-struct AcknowledgeResult {
+struct AcknowledgeReply {
   uint32_t code = 0;
   uint32_t full = 0;  // 1: a member from here on is short of space
 };
-static_assert(sizeof(AcknowledgeResult) == 8);
+static_assert(sizeof(AcknowledgeReply) == 8);
 
 struct ChunkVersion {
   WireChunkId chunk{};
@@ -84,12 +84,12 @@ struct ChunkVersion {
 };
 static_assert(sizeof(ChunkVersion) == 32);
 
-struct CommittedResult {
+struct CommittedReply {
   uint32_t code = 0;
   uint32_t reserved = 0;
   WireVersion version;  // {0, 0}: no such chunk
 };
-static_assert(sizeof(CommittedResult) == 24);
+static_assert(sizeof(CommittedReply) == 24);
 
 struct ForwardItem {
   ForwardOp op;

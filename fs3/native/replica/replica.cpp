@@ -298,6 +298,11 @@ bool Replica::Start(Slot* slot, ClientWork work, const std::optional<ChunkState>
   auto update = std::make_shared<Update>(std::move(work.update));
   update->version = {chain_version_, next_sequence_++};
   if (state) update->expired_clients = ExpiredIn(*state);
+  if (update->kind != UpdateKind::kWrite) update->chunk_size = state->chunk_size;
+  if (update->kind == UpdateKind::kRemove && !state->live) {  // it only learns of the cut
+    update->kind = UpdateKind::kTruncate;
+    update->length = 0;
+  }
   current.clients = std::move(work.tokens);
   current.update = std::move(update);
   effects->push_back(Persist{current.update});
@@ -344,6 +349,10 @@ bool Replica::AnswerAtOnce(const Update& update, const std::optional<ChunkState>
     }
     const bool dropped = same_channel && record.sequence <= tag.acknowledged_through;
     if (!dropped && !expired_.contains(record.client)) ++kept;
+  }
+  if (is_write && state->live && update.chunk_size != state->chunk_size) {
+    reply->code = Code::kInvalidArgument;
+    return true;
   }
   if (update.truncate_version < state->truncate_version) {
     reply->code = Code::kStaleHandle;
@@ -563,9 +572,9 @@ void Replica::Finish(Slots::iterator at, Effects* effects) {
   StartNext(at, effects);
 }
 
-void Replica::OnSpace(bool full) {
+void Replica::OnSpace(bool full, bool forget_downstream) {
   full_ = full;
-  downstream_full_ = false;  // the next acknowledgement tells again
+  if (forget_downstream) downstream_full_ = false;
 }
 
 void Replica::OnClientExpired(Incarnation client) {

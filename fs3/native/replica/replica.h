@@ -94,7 +94,9 @@ class Replica {
 
   // From the shell.
   void OnRetry(Effects* effects);
-  void OnSpace(bool full);
+  // Whether this store is short of space. `forget_downstream`: now and then, so that the next
+  // acknowledgement tells anew whether the members behind are.
+  void OnSpace(bool full, bool forget_downstream);
   // The client has ended for good: nobody will retry its updates.
   void OnClientExpired(Incarnation client);
 
