@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from smallpond.io import arrow
 from smallpond.operators.by_hash import ByHash
 from smallpond.operators.by_key import ByKey
 from smallpond.operators.by_random import ByRandom
+from smallpond.operators.engine import quote
 from smallpond.operators.filter_rows import FilterRows
 from smallpond.operators.flat_map_rows import FlatMapRows
 from smallpond.operators.limit import Limit
@@ -21,7 +22,10 @@ from smallpond.operators.rows import BATCH_ROWS
 from smallpond.operators.sql import Sql
 from smallpond.operators.step import Step
 from smallpond.operators.write_files import ParquetOptions
-from smallpond.plan.relation import ByFiles, ByRows, Operator, Relation, Resources
+from smallpond.plan.aggregate import aggregated_relation, distinct_relation
+from smallpond.plan.join import hash_keys, joined_relation
+from smallpond.plan.relation import ByFiles, ByRows, Operator, Relation, Resources, Union
+from smallpond.plan.sort import Builder, sorted_relation, split_terms
 from smallpond.session import Session, label
 from smallpond.units import parse_bytes
 
@@ -172,7 +176,166 @@ class DataFrame:
         gathered = first._next(ByFiles(1), "limit", {})
         return gathered._next(Limit(limit), "limit", {}, types_as_before=True)
 
+    # Whole frames
+
+    def sort(
+        self, by: str | Sequence[str], npartitions: int | None = None, **kwargs: Any
+    ) -> DataFrame:
+        """Order all rows: partition i holds what comes before partition i+1, each in order.
+
+        Args:
+            by: columns or expressions, each with `asc` or `desc` and `nulls first` or `last`.
+            npartitions: of the result; as many as now, or one per core for an unpartitioned frame.
+        """
+        build = self._builder("sort", kwargs)
+        readers = 2 * self.session.config.cpus
+        terms = split_terms(by) if isinstance(by, str) else list(by)
+        count = self._partitions_of_result(npartitions)
+        return DataFrame(self.session, sorted_relation(self.plan, terms, count, readers, build))
+
+    def join(
+        self,
+        other: DataFrame,
+        on: str | Sequence[str] | None = None,
+        how: str = "inner",
+        *,
+        left_on: str | Sequence[str] | None = None,
+        right_on: str | Sequence[str] | None = None,
+        broadcast: str | None = None,
+        npartitions: int | None = None,
+        **kwargs: Any,
+    ) -> DataFrame:
+        """Join whole frames on equal columns.
+
+        Args:
+            on: columns of both sides, which appear once in the result.
+            how: inner, left, right, full, semi, anti or cross.
+            left_on, right_on: instead of `on`, columns of each side, which both appear.
+            broadcast: "left" or "right": give that side whole to every task, and move no row of
+                the other. For sides that fit into the memory of a task.
+            npartitions: of the result of a join by hash.
+        """
+        left, right = (on, on) if on is not None else (left_on, right_on)
+        if (left is None or right is None) and how != "cross":
+            raise PlanError("join needs on=, or left_on= and right_on=")
+        keys = _pairs(left or (), right or ())
+        by_hash = how != "cross" and broadcast is None
+        hashed = hash_keys(keys, self.schema, other.schema) if by_hash else []
+        counts = [n for n in (self.plan.partitions, other.plan.partitions) if n > 1]
+        count = npartitions or max(counts, default=1)
+        build = self._builder("join", kwargs)
+        return DataFrame(
+            self.session,
+            joined_relation(self.plan, other.plan, keys, hashed, how, count, broadcast, build),
+        )
+
+    def group_by(self, *by: str) -> GroupedFrame:
+        """Groups of rows with equal columns or SQL expressions, for `agg`."""
+        return GroupedFrame(self, by)
+
+    def agg(self, *aggregates: str, **named: str) -> DataFrame:
+        """One row of aggregates over all rows, such as `agg("count(*) as n", total="sum(x)")`."""
+        return self.group_by().agg(*aggregates, *_named(named))
+
+    def distinct(
+        self, on: str | Sequence[str] | None = None, npartitions: int | None = None, **kwargs: Any
+    ) -> DataFrame:
+        """Each distinct row once, or one row for each distinct value of the columns `on`."""
+        build = self._builder("distinct", kwargs)
+        keys = None if on is None else [quote(name) for name in _names(on)]
+        columns = [quote(name) for name in self.columns] if keys is None else []
+        count = npartitions or self.plan.partitions
+        return DataFrame(self.session, distinct_relation(self.plan, columns, keys, count, build))
+
+    def union(self, *others: DataFrame) -> DataFrame:
+        """The rows of all frames, partitions behind each other, columns matched by name."""
+        inputs = [self.plan, *(other.plan for other in others)]
+        return DataFrame(self.session, Relation(Union(), inputs, label=label("union")))
+
+    def select(self, *columns: str, **kwargs: Any) -> DataFrame:
+        """Some columns or SQL expressions (`"a + b as c"`), by name as they are or as text."""
+        names = set(self.columns)
+        items = [quote(c) if c in names else c for c in columns]
+        return self._next(self._sql(f"select {', '.join(items)} from {{0}}"), "select", kwargs)
+
+    def with_columns(self, **columns: str) -> DataFrame:
+        """Add columns made by SQL expressions, or put them in the place of those of that name."""
+        kept = [
+            f"({columns[name]}) as {quote(name)}" if name in columns else quote(name)
+            for name in self.columns
+        ]
+        added = [
+            f"({text}) as {quote(name)}"
+            for name, text in columns.items()
+            if name not in self.columns
+        ]
+        items = ", ".join([*kept, *added])
+        return self._next(self._sql(f"select {items} from {{0}}"), "with_columns", {})
+
+    def rename(self, names: Mapping[str, str]) -> DataFrame:
+        """Give columns other names: `rename({"old": "new"})`."""
+        self._check_columns(names)
+        items = ", ".join(f"{quote(c)} as {quote(names.get(c, c))}" for c in self.columns)
+        return self._next(self._sql(f"select {items} from {{0}}"), "rename", {})
+
+    def drop(self, *columns: str) -> DataFrame:
+        """Leave columns out."""
+        self._check_columns(columns)
+        items = ", ".join(quote(c) for c in self.columns if c not in columns)
+        return self._next(self._sql(f"select {items} from {{0}}"), "drop", {})
+
+    def sample(self, fraction: float) -> DataFrame:
+        """Each row with probability `fraction`; the same rows each time."""
+        if not 0 <= fraction <= 1:
+            raise PlanError("fraction must be between 0 and 1")
+        return self._next(
+            self._sql(f"select * from {{0}} where random() < {float(fraction)!r}"), "sample", {}
+        )
+
+    # Description
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types; computes rows only below a function without declared schema."""
+        return self.session.schema(self.plan)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    @property
+    def dtypes(self) -> dict[str, pa.DataType]:
+        return {field.name: field.type for field in self.schema}
+
+    @property
+    def num_partitions(self) -> int:
+        return self.plan.partitions
+
+    def explain(self) -> str:
+        """The stages this frame needs, what they read, do and hand on."""
+        return self.session.explain(self.plan)
+
+    def show(self, limit: int = 20) -> None:
+        """Print the first rows as a table."""
+        from rich.console import Console
+        from rich.table import Table
+
+        rows = self.take(limit)
+        table = Table(*(rows[0] if rows else self.columns))
+        for row in rows:
+            table.add_row(*("NULL" if value is None else str(value) for value in row.values()))
+        Console().print(table)
+
     # Results
+
+    def cache(self) -> DataFrame:
+        """Compute the rows now, keep them, and return this frame."""
+        self.compute()
+        return self
+
+    def iter_batches(self, batch_size: int = BATCH_ROWS) -> Iterator[pa.Table]:
+        """All rows, in order of partition, as Arrow tables of `batch_size` rows, one at a time."""
+        yield from self.session.batches(self.plan, batch_size)
 
     def compute(self) -> None:
         """Compute the rows and keep them for what comes later."""
@@ -223,6 +386,20 @@ class DataFrame:
         """
         self.session.write(self.plan, path, mode, _parquet_options(kwargs))
 
+    def _builder(self, name: str, kwargs: dict[str, Any]) -> Builder:
+        return Builder(label(name), step_options(kwargs), self.session.next_salt)
+
+    def _partitions_of_result(self, wanted: int | None) -> int:
+        if wanted is not None and wanted < 1:
+            raise PlanError("npartitions must be at least 1")
+        present = self.plan.partitions
+        return wanted or (present if present > 1 else self.session.config.cpus)
+
+    def _check_columns(self, names: Iterable[str]) -> None:
+        missing = [name for name in names if name not in self.columns]
+        if missing:
+            raise PlanError(f"no column {', '.join(missing)}; there are {', '.join(self.columns)}")
+
     def _sql(self, statement: str) -> Sql:
         return Sql((statement,), self.session.next_salt())
 
@@ -245,10 +422,49 @@ class DataFrame:
         return DataFrame(self.session, relation)
 
 
+class GroupedFrame:
+    """Groups of rows, waiting for `agg`."""
+
+    def __init__(self, frame: DataFrame, by: Sequence[str]) -> None:
+        self._frame = frame
+        self._by = tuple(by)
+
+    def agg(self, *aggregates: str, npartitions: int | None = None, **named: str) -> DataFrame:
+        """One row per group: the keys, then the aggregates.
+
+        Args:
+            aggregates: SQL, such as `"count(*) as n"`.
+            npartitions: of the result; as many as the frame has.
+            named: SQL by name of the column, such as `total="sum(x)"`.
+        """
+        frame = self._frame
+        items = [*aggregates, *_named(named)]
+        if not items and not self._by:
+            raise PlanError("agg needs at least one aggregate")
+        build = frame._builder("agg", {})
+        count = npartitions or frame.plan.partitions
+        relation = aggregated_relation(frame.plan, self._by, items, count, build)
+        return DataFrame(frame.session, relation)
+
+
 def _function(given: Any, method: str) -> Any:
     if not callable(given):
         raise PlanError(f"{method} takes an SQL text or a function, not {type(given).__name__}")
     return given
+
+
+def _named(expressions: Mapping[str, str]) -> list[str]:
+    return [f"{text} as {quote(name)}" for name, text in expressions.items()]
+
+
+def _names(given: str | Sequence[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _pairs(left: str | Sequence[str], right: str | Sequence[str]) -> list[tuple[str, str]]:
+    if len(_names(left)) != len(_names(right)):
+        raise PlanError("join needs as many columns on the left as on the right")
+    return list(zip(_names(left), _names(right), strict=True))
 
 
 def _large(schema: pa.Schema | None) -> pa.Schema | None:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,9 @@ from smallpond.operators.sql import Sql, input_uses
 from smallpond.operators.step import Sink, TaskOutput
 from smallpond.operators.store import Store, output_of
 from smallpond.operators.write_files import ParquetOptions, WriteParquet
-from smallpond.plan.planner import Plan, Planner
-from smallpond.plan.relation import Literal, Relation
+from smallpond.plan.explain import explained
+from smallpond.plan.planner import Plan, Planner, TypesUnknown
+from smallpond.plan.relation import ByFiles, Literal, Relation
 from smallpond.plan.selection import OfFiles, RunOfFileRows
 from smallpond.plan.stage import Stage, StageId
 
@@ -72,6 +73,7 @@ class Session:
         self._salts = itertools.count(1)
         self._stored: dict[Relation, StageId] = {}
         self._held: weakref.WeakKeyDictionary[Relation, TaskOutput] = weakref.WeakKeyDictionary()
+        self._schemas: weakref.WeakKeyDictionary[Relation, pa.Schema] = weakref.WeakKeyDictionary()
         self._users: collections.Counter[Relation] = collections.Counter()
         self._unused: collections.deque[Relation] = collections.deque()
         self._has_failed = False
@@ -205,6 +207,25 @@ class Session:
 
     # Running
 
+    def sql(self, query: str, *inputs: DataFrame, **kwargs: Any) -> DataFrame:
+        """Run a DuckDB query over whole frames, named `{0}`, `{1}`, ...
+
+        It is right whatever the partitions, and runs as one task with all idle threads of one
+        machine; the result is one partition.
+        """
+        from smallpond.dataframe import step_options
+
+        where, options = label("sql"), step_options(kwargs)
+        whole = [
+            frame.plan
+            if frame.plan.partitions == 1
+            else Relation(ByFiles(1), [frame.plan], label=where)
+            for frame in inputs
+        ]
+        input_uses((query,), len(inputs))
+        step = Sql((query,), self.next_salt())
+        return self._frame(Relation(step, whole, label=where, resources=options))
+
     def wait(self, *dfs: DataFrame) -> None:
         """Compute several frames together."""
         self.compute([frame.plan for frame in dfs])
@@ -236,6 +257,35 @@ class Session:
             batches.append(arrow.cast_batch(batch.slice(0, left), schema))
             left -= batch.num_rows
         return pa.Table.from_batches(batches, schema)
+
+    def schema(self, relation: Relation) -> pa.Schema:
+        """Column names and types, found without computing the rows where that is possible."""
+        with self._lock:
+            while relation not in self._schemas:
+                self._collect_garbage()
+                self._hold_literals([relation])
+                try:
+                    plan = self._execute(self._planner().probe(relation))
+                except TypesUnknown as unknown:
+                    self._run([(unknown.relation, Store())], keep=[unknown.relation])
+                    continue
+                stage = plan.roots[relation]
+                (output,) = (o for o in self._runner.outputs[stage] if o is not None)
+                self._schemas[relation] = output.arrow_schema()
+                self._forget_stages([stage])
+            return self._schemas[relation]
+
+    def explain(self, relation: Relation) -> str:
+        """The stages that computing a relation would run."""
+        with self._lock:
+            self._hold_literals([relation])
+            return explained(self._planner().plan([(relation, Store())]))
+
+    def batches(self, relation: Relation, batch_rows: int) -> Iterator[pa.Table]:
+        """The rows of a relation as tables of `batch_rows` rows."""
+        table = self.collect(relation)
+        for first in range(0, table.num_rows, batch_rows):
+            yield table.slice(first, batch_rows)
 
     def count(self, relation: Relation) -> int:
         """The number of rows; for parquet files out of their footers."""
@@ -281,20 +331,29 @@ class Session:
         stage = self._stored[relation]
         return [output for output in self._runner.outputs[stage] if output is not None]
 
-    def _run(self, roots: Sequence[tuple[Relation, Sink]]) -> Plan:
-        """Plan and run; the caller holds the lock."""
+    def _run(self, roots: Sequence[tuple[Relation, Sink]], keep: Sequence[Relation] = ()) -> Plan:
+        """Plan and run; the caller holds the lock.
+
+        Args:
+            keep: relations whose rows are kept although no frame names them.
+        """
         if self._is_closed:
             raise SmallpondError("the session is shut down; call smallpond.init() again")
         self._collect_garbage()
         self._hold_literals([relation for relation, _ in roots])
-        planner = Planner(
+        return self._execute(self._planner().plan(roots), keep)
+
+    def _planner(self) -> Planner:
+        return Planner(
             computed=self._stored,
             held=self._held,
             stage_ids=self._stage_ids,
             seed=_seed(self.config),
             cpus=self.config.cpus,
         )
-        plan = planner.plan(roots)
+
+    def _execute(self, plan: Plan, keep: Sequence[Relation] = ()) -> Plan:
+        """Run the stages of a plan; the caller holds the lock."""
         _list_files(plan.stages)
         handle = JobHandle(JobId(next(self._job_ids)), plan.stages)
         pipelines = {stage.id: _pickled(stage) for stage in plan.stages}
@@ -314,12 +373,13 @@ class Session:
             self._has_failed = True
             self._forget_stages([stage.id for stage in plan.stages])
             raise handle.error
-        self._keep(plan)
+        self._keep(plan, keep)
         return plan
 
-    def _keep(self, plan: Plan) -> None:
+    def _keep(self, plan: Plan, also: Sequence[Relation]) -> None:
         """Keep what a frame of the user's still names; the rest was for this run only."""
-        kept = {r: s for r, s in plan.stored.items() if r in self._stored or self._users[r] > 0}
+        wanted = {*self._stored, *also}
+        kept = {r: s for r, s in plan.stored.items() if r in wanted or self._users[r] > 0}
         needed = set(kept.values()) | set(plan.roots.values())
         self._stored = kept
         self._forget_stages([stage.id for stage in plan.stages if stage.id not in needed])

@@ -16,6 +16,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from smallpond.operators.by_range import FindRange
 from smallpond.operators.filter_rows import FilterRows
 from smallpond.operators.flat_map_rows import FlatMapRows
 from smallpond.operators.limit import Limit
@@ -31,6 +32,7 @@ from smallpond.plan.selection import (
     Everything,
     Held,
     Listing,
+    NoRows,
     RunOfFileRows,
     RunOfFiles,
     RunOfRows,
@@ -40,7 +42,7 @@ from smallpond.plan.selection import (
 )
 from smallpond.plan.stage import Apply, Leaf, Pipeline, Selection, Stage, StageId
 
-_ROW_BY_ROW = (MapRows, FlatMapRows, FilterRows)
+_ROW_BY_ROW = (MapRows, FlatMapRows, FilterRows, FindRange)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +52,14 @@ class Plan:
     stages: tuple[Stage, ...]
     roots: Mapping[Relation, StageId]
     stored: Mapping[Relation, StageId]
+
+
+class TypesUnknown(Exception):
+    """The types of a relation are known only once its rows are computed."""
+
+    def __init__(self, relation: Relation) -> None:
+        super().__init__(relation)
+        self.relation = relation
 
 
 class Planner:
@@ -93,6 +103,39 @@ class Planner:
                 self._store(relation)
             ends[relation] = self._add_stage(relation, sink, relation.partitions)
         return Plan(tuple(self._stages), ends, self._stored)
+
+    def probe(self, relation: Relation) -> Plan:
+        """One task that takes no rows through all the steps, to learn the types of the result.
+
+        Raises:
+            TypesUnknown: for a step below whose types depend on its rows.
+        """
+        inputs: list[Selection] = []
+        root = self._probe_tree(relation, inputs)
+        pipeline = Pipeline(root, Store(), relation.label, self._seed, 1)
+        number = next(self._stage_ids)
+        stage = Stage(number, relation.label, 1, pipeline, tuple(inputs), Resources(), False)
+        return Plan((stage,), {relation: number}, self._stored)
+
+    def _probe_tree(self, relation: Relation, inputs: list[Selection]) -> Leaf | Apply:
+        operator = relation.operator
+        if relation in self._stored or isinstance(operator, Literal):
+            inputs.append(NoRows(self._whole(relation)))
+            return Leaf(len(inputs) - 1)
+        if hasattr(operator, "has_row_counts"):
+            every = AllFiles(self._listing(relation))
+            inputs.append(NoRows(every) if operator.has_row_counts else every)
+            leaf = Leaf(len(inputs) - 1)
+            return leaf if operator.has_row_counts else Apply(Limit(0), (leaf,), relation.label)
+        if not relation.has_known_schema:
+            raise TypesUnknown(relation)
+        below = [self._probe_tree(child, inputs) for child in _typed_by(relation)]
+        if isinstance(operator, Union):
+            both = " union all by name ".join(f"select * from {{{i}}}" for i in range(len(below)))
+            return Apply(Sql((both,)), tuple(below), relation.label)
+        if not relation.is_step or isinstance(operator, FindRange):
+            return below[0]
+        return Apply(operator, tuple(below), relation.label)  # type: ignore[arg-type]
 
     def _store(self, relation: Relation) -> StageId:
         """The stage that keeps the rows of a relation, planned at most once."""
@@ -157,7 +200,7 @@ class Planner:
             return self._cut(relation.inputs[0], operator)
         if relation.is_shuffle:
             if relation.partitions == 1:
-                return Everything(self._store(relation.inputs[0]))
+                return self._whole(relation.inputs[0])
             return Shuffled(self._shuffle(relation))
         if isinstance(operator, Literal):
             return Held(self._held[relation])
@@ -176,6 +219,8 @@ class Planner:
     def _cut(self, source: Relation, cut: ByFiles | ByRows) -> Selection:
         """A cut of files where the source is files, else of stored rows."""
         by_rows = isinstance(cut, ByRows)
+        if cut.partitions == 1:  # may be read by many tasks
+            return self._whole(source)
         if source in self._held and source not in self._stored:
             return Held(self._held[source], cut.partitions, by_rows)
         is_scan = hasattr(source.operator, "has_row_counts") and source not in self._stored
@@ -185,6 +230,14 @@ class Planner:
             return RunOfFileRows(self._listing(source), cut.partitions)
         stage = self._store(source)
         return (RunOfRows if by_rows else RunOfTasks)(stage, cut.partitions)
+
+    def _whole(self, source: Relation) -> Selection:
+        """All rows of a relation, whichever task asks."""
+        if source in self._held and source not in self._stored:
+            return Held(self._held[source])
+        if hasattr(source.operator, "has_row_counts") and source not in self._stored:
+            return AllFiles(self._listing(source))
+        return Everything(self._store(source))
 
     def _shuffle(self, relation: Relation) -> StageId:
         """The stage that splits the rows of an exchange's input, planned at most once."""
@@ -242,9 +295,14 @@ def _count_consumers(
     return consumers
 
 
+def _typed_by(relation: Relation) -> tuple[Relation, ...]:
+    """The inputs that the types of a relation depend on."""
+    return relation.inputs[:1] if isinstance(relation.operator, FindRange) else relation.inputs
+
+
 def _ends_stage(child: Relation, parent: Relation, partitions: int) -> bool:
     """True if the parent must know the child's types and only all partitions together tell them."""
-    needs_types = isinstance(parent.operator, Sql)
+    needs_types = isinstance(parent.operator, Sql | FindRange)
     return partitions > 1 and child.is_step and not child.has_known_schema and needs_types
 
 

@@ -12,7 +12,14 @@ from smallpond.io.segments import Segment
 from smallpond.operators.pieces import FilePiece
 from smallpond.operators.step import TaskOutput
 from smallpond.plan.relation import Scan
-from smallpond.plan.stage import Outputs, ResolvedInput, ScanInput, StageId, StoredInput
+from smallpond.plan.stage import (
+    Outputs,
+    ResolvedInput,
+    ScanInput,
+    Selection,
+    StageId,
+    StoredInput,
+)
 
 _Part = TypeVar("_Part", Segment, FilePiece)
 
@@ -192,6 +199,28 @@ class Held:
             first, rows = evenly(self.output.rows, pieces, partition) if is_mine else (0, 0)
             segments = take_rows(segments, first, rows)
         return stored_input([self.output], segments)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoRows:
+    """None of the rows of another selection, with their types."""
+
+    selection: Selection
+
+    @property
+    def stages(self) -> tuple[StageId, ...]:
+        return self.selection.stages
+
+    @property
+    def same_partition(self) -> bool:
+        return False
+
+    def resolve(self, partition: int, outputs: Outputs) -> ResolvedInput:
+        source = self.selection.resolve(partition, outputs)
+        if isinstance(source, StoredInput):
+            return StoredInput((), source.schema)
+        first = FilePiece(source.pieces[0].path, 0, 0, is_whole=False)
+        return ScanInput(source.scan, (first,))
 
 
 class Listing:
