@@ -147,7 +147,7 @@ class LocalCluster:
     def start(self, *names: str) -> None:
         """Starts stopped daemons again without waiting; for tests of failure."""
         file = self.file
-        self._spawn(file, [p.name for p in file.processes if p.name in names])
+        self.spawn(file, [p.name for p in file.processes if p.name in names])
 
     def process(self, name: str) -> Process:
         return next(p for p in self.file.processes if p.name == name)
@@ -231,18 +231,19 @@ class LocalCluster:
         )
 
     def _start(self, file: ClusterFile, names: Sequence[str]) -> None:
-        sizes = {name: _size(self.log(name)) for name in names}
-        file = self._spawn(file, names)
+        waiter = _Waiter(self, file)
+        waiter.start(names)
         try:
-            _Waiter(self, file, sizes).wait()
+            waiter.wait()
         except Fs3Error:
-            started = [p for p in file.processes if p.name in names]
+            started = waiter.started()
             for process in started:
                 self._signal(process, signal.SIGKILL)
             processes.wait_ended(started, STOP_TIMEOUT_S)
             raise
 
-    def _spawn(self, file: ClusterFile, names: Sequence[str]) -> ClusterFile:
+    def spawn(self, file: ClusterFile, names: Sequence[str]) -> ClusterFile:
+        """Starts these daemons without waiting; the cluster file with their processes."""
         started = {
             name: processes.start(
                 name,
@@ -291,12 +292,21 @@ class LocalCluster:
 
 
 class _Waiter:
-    """Waits for a started cluster; a daemon that ends meanwhile ends the wait: its last line."""
+    """Waits until a cluster is healthy. A daemon that it started and that ends meanwhile ends the
+    wait with its last line; one that ran before and ends now (it was just being killed) is started.
+    """
 
-    def __init__(self, cluster: LocalCluster, file: ClusterFile, log_sizes: dict[str, int]) -> None:
+    def __init__(self, cluster: LocalCluster, file: ClusterFile) -> None:
         self._cluster = cluster
         self._file = file
-        self._log_sizes = log_sizes
+        self._log_sizes: dict[str, int] = {}
+
+    def start(self, names: Sequence[str]) -> None:
+        self._log_sizes |= {name: _size(self._cluster.log(name)) for name in names}
+        self._file = self._cluster.spawn(self._file, names)
+
+    def started(self) -> list[Process]:
+        return [p for p in self._file.processes if p.name in self._log_sizes]
 
     def wait(self) -> None:
         # Imported while the daemons start, not before.
@@ -322,12 +332,14 @@ class _Waiter:
         )
 
     def _check_running(self) -> None:
-        for process in self._file.processes:
-            if not processes.is_running(process):
-                log = self._cluster.log(process.name)
-                said = processes.last_line(log, self._log_sizes.get(process.name, 0))
-                reason = said.partition(": ")[2] if said.startswith(("meta_", "storage_")) else said
-                raise Unavailable(f"{process.name} did not start: {reason or f'see {log}'}")
+        ended = [p.name for p in self._file.processes if not processes.is_running(p)]
+        for name in ended:
+            if name in self._log_sizes:
+                log = self._cluster.log(name)
+                said = processes.last_line(log, self._log_sizes[name])
+                raise Unavailable(f"{name} did not start: {said or f'see {log}'}")
+        if ended:
+            self.start(ended)
 
 
 def _new_file(nodes: int, replicas: int | None, chains: int | None) -> ClusterFile:

@@ -153,7 +153,7 @@ class StorageNode:
                 error = control.error_of(failure, parse_url(self._config.manager))
                 if error.advice is not Advice.RETRY:
                     raise error from None
-                log.info("waiting for the cluster manager: %s", error)
+                log.debug("waiting for the cluster manager: %s", error)
                 self._stopping.wait(self._config.reconnect_s)
         else:
             raise Unavailable("stopped before a cluster manager answered")
