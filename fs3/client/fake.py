@@ -21,7 +21,7 @@ from typing_extensions import Buffer
 from fs3.client.connection import Connection
 from fs3.client.filesystem import FileSystem
 from fs3.client.metadata import Identity, MetadataClient
-from fs3.client.ports import IO_RESULT, IoArray
+from fs3.client.ports import IO_RESULT, DataPort, IoArray
 from fs3.config.client import ClientConfig
 from fs3.config.cluster import Endpoint
 from fs3.errors import Fs3Error, StaleHandle, Unavailable, from_errno
@@ -479,6 +479,7 @@ class FakeData:
         self._contents = contents
         self._lock = threading.Lock()
         self._handles: dict[int, tuple[int, int, int]] = {}  # inode, length, truncate version
+        self._cuts: dict[int, int] = {}  # where chunks end that have not heard of that version
         self._last = 0
         self._counts = dict.fromkeys(("reads", "writes", "read_bytes", "written_bytes"), 0)
         self.fail_with = 0
@@ -496,10 +497,12 @@ class FakeData:
         with self._lock:
             self._last += 1
             self._handles[self._last] = inode, length, truncate_version
+            self._cuts[self._last] = length
             return self._last
 
     def set_length(self, handle: int, length: int, truncate_version: int) -> None:
         self._handles[handle] = self._handles[handle][0], length, truncate_version
+        self._cuts[handle] = length
 
     def close_file(self, handle: int) -> None:
         del self._handles[handle]
@@ -556,9 +559,9 @@ class FakeData:
         return results
 
     def _read_one(self, handle: int, offset: int, into: memoryview) -> tuple[int, int]:
-        inode, length, truncate_version = self._handles[handle]
-        contents = self._of(inode)
-        if truncate_version < contents.truncate_version:
+        _, length, _ = self._handles[handle]
+        contents = self._followed(handle)
+        if contents is None:
             return StaleHandle.number, 0
         count = max(min(len(into), length - offset), 0)
         stored = contents.data[offset : offset + count]
@@ -569,8 +572,8 @@ class FakeData:
 
     def _write_one(self, handle: int, offset: int, source: memoryview) -> tuple[int, int]:
         inode, length, truncate_version = self._handles[handle]
-        contents = self._of(inode)
-        if truncate_version < contents.truncate_version:
+        contents = self._followed(handle)
+        if contents is None:
             return StaleHandle.number, 0
         contents.data.extend(bytes(max(offset + len(source) - len(contents.data), 0)))
         contents.data[offset : offset + len(source)] = source
@@ -578,6 +581,17 @@ class FakeData:
         self._counts["writes"] += 1
         self._counts["written_bytes"] += len(source)
         return 0, len(source)
+
+    def _followed(self, handle: int) -> _Contents | None:
+        """The contents, cut where the handle says if its cut is new; None if a newer one was."""
+        inode, _, truncate_version = self._handles[handle]
+        contents = self._of(inode)
+        if truncate_version < contents.truncate_version:
+            return None
+        if truncate_version > contents.truncate_version:
+            del contents.data[self._cuts[handle] :]
+            contents.truncate_version = truncate_version
+        return contents
 
     def _of(self, inode: int) -> _Contents:
         return self._contents.setdefault(inode, _Contents())
@@ -591,6 +605,7 @@ class FakeCluster:
         config: of the clients.
         metadata: another metadata server than the fake one.
         table: the chain table that its layouts name.
+        data: opens another data client than the fake one.
     """
 
     def __init__(
@@ -599,6 +614,7 @@ class FakeCluster:
         config: ClientConfig | None = None,
         metadata: MetadataServer | None = None,
         table: ChainTable = _TABLE,
+        data: Callable[[], DataPort] | None = None,
     ) -> None:
         self.config = config or ClientConfig(metadata_deadline_s=2.0, write_buffer_bytes=64 * KIB)
         self.metadata = metadata or FakeMetadata(chunk_size)
@@ -606,13 +622,17 @@ class FakeCluster:
         self.contents: dict[int, _Contents] = {}
         self.channel = FakeChannel(self.metadata)
         self.data = FakeData(self.contents)
+        self._open_data = data or self._fake_data
 
     def connect(self, identity: Identity | None = None) -> FileSystem:
         """A file system on this cluster, by default as root."""
         return FileSystem(lambda: self._open(identity or Identity(0, 0, ())), "fs3://fake:1")
 
-    def _open(self, identity: Identity) -> Connection:
+    def _fake_data(self) -> FakeData:
         self.data = FakeData(self.contents)
+        return self.data
+
+    def _open(self, identity: Identity) -> Connection:
         metadata = MetadataClient(
             lambda: [Endpoint("fake", 1)],
             lambda _: self.channel,
@@ -621,4 +641,4 @@ class FakeCluster:
             self.config,
         )
         routing = Routing(UNKNOWN_CLUSTER, 1, 1, tables=(self._table,))
-        return Connection(metadata, self.data, lambda: routing, self.config, lambda: None)
+        return Connection(metadata, self._open_data(), lambda: routing, self.config, lambda: None)

@@ -4,10 +4,11 @@ It keeps what the metadata service said (length, truncate version) next to what 
 written itself, and publishes the latter with `sync` and `close`.
 
 Cuts: a truncation is first a metadata transaction; the inode then says from where chunks that have
-not heard of it lose their bytes (`pending_cut`), and a handle that sees this tells them before its
-first read or write. When another client cuts the file, storage refuses the old truncate version
-with STALE_HANDLE; the handle then learns the new one and repeats the operation, ordered after the
-cut.
+not heard of it lose their bytes (`pending_cut`). Each chunk operation carries a cut at the length
+that the data client was told last; where that is behind the pending one, because the file has grown
+again, the handle tells all chunks before its next read or write. When another client cuts the file,
+storage refuses the old truncate version with STALE_HANDLE; the handle then learns the new one and
+repeats the operation, ordered after the cut.
 """
 
 import errno
@@ -47,6 +48,7 @@ class Handle:
         self._unpublished = False
         self._closed = False
         self._cut_version = 0
+        self._told_length = 0
         self._connection = link.get()
         self._number = self._register()
         if opened.session:
@@ -76,7 +78,8 @@ class Handle:
     def number(self) -> int:
         """The data client's number of this file, ready for IO."""
         _ = self.connection
-        if self.inode.pending_cut is not None:
+        pending = self.inode.pending_cut
+        if pending is not None and pending < self._told_length:
             self.apply_cut()
         return self._number
 
@@ -192,16 +195,18 @@ class Handle:
             self._written_end = 0  # what was written before belongs to the old version
             self._unpublished = False
         self.inode = inode
-        self.connection.data.set_length(self._number, self.length, inode.truncate_version)
+        self._told_length = self.length
+        self.connection.data.set_length(self._number, self._told_length, inode.truncate_version)
 
     def _register(self) -> int:
         inode = self.inode
         assert inode.layout is not None, "files have a layout"
+        self._told_length = self.length
         return self._connection.data.open_file(
             inode.id,
             inode.layout.chunk_size,
             self._connection.chains_of(inode.layout),
-            self.length,
+            self._told_length,
             inode.truncate_version,
         )
 

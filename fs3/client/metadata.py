@@ -245,7 +245,8 @@ def _is_retryable(outcome: object) -> bool:
 def about(error: Fs3Error, subject: str) -> Fs3Error:
     """The same error, naming the path as the user wrote it, not as it was sent."""
     if subject and subject not in error.message:
-        reason = error.message.removeprefix(f"{subject.lstrip('/')}: ")
+        sent = subject.lstrip("/")
+        reason = error.message.removeprefix(f"{sent}: ").removeprefix(": ")
         error = type(error)(f"{subject}: {reason}", errno=error.errno)
     error.filename = subject or None
     return error

@@ -17,7 +17,9 @@ from fs3.errors import InvalidArgument, NotEmpty
 Content = Callable[[int], bytes]
 
 
-@pytest.fixture(params=["fake", "namespace", pytest.param("cluster", marks=pytest.mark.cluster)])
+@pytest.fixture(
+    params=["fake", "namespace", "native", pytest.param("cluster", marks=pytest.mark.cluster)]
+)
 def fs(request: pytest.FixtureRequest) -> FileSystem:
     """The file system under test."""
     found: FileSystem = request.getfixturevalue(f"{request.param}_fs")
