@@ -1,0 +1,213 @@
+"""The metadata service: takes requests in batches from the native transport, answers in batches.
+
+One thread runs all of it. A batch is one transaction and one write of the log; replies leave only
+after it has committed. Background jobs run in threads of their own and meet the batches in the
+engine.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from random import SystemRandom
+from typing import Any, Final
+
+import msgspec
+
+from fs3._native import IoClient, NativeError, RpcServer
+from fs3.config.metadata import MetadataConfig
+from fs3.errors import Fs3Error, Internal, InvalidArgument, VersionMismatch, from_number
+from fs3.ids import ClusterId, Incarnation, NodeId
+from fs3.model.routing import Routing
+from fs3.runtime.host import wall_clock_ns
+from fs3.units import NANOSECONDS_PER_SECOND
+from fs3.wire import metadata as wire
+from fs3.wire.frame import PeerKind
+from fs3.wire.metadata import Caller
+from meta_service.jobs.cuts import Cuts
+from meta_service.jobs.garbage import Garbage
+from meta_service.jobs.native_chunks import NativeChunks
+from meta_service.jobs.replays import Replays
+from meta_service.jobs.sessions import Sessions
+from meta_service.jobs.worker import Worker
+from meta_service.kv.transaction import Engine
+from meta_service.namespace.batch import Call, error_reply, run_batch
+from meta_service.namespace.counters import InodeNumbers
+from meta_service.namespace.inputs import Inputs, Space, directory_layout
+from meta_service.namespace.replay import Reply
+from meta_service.namespace.root import create_root
+
+_log = logging.getLogger(__name__)
+
+_POLL_S: Final = 1.0
+_DECODERS: Final = {
+    method: msgspec.msgpack.Decoder(tuple[Caller, request])  # type: ignore[valid-type]
+    for method, (request, _) in wire.METHODS.items()
+}
+
+Request = tuple[int, int, int, bytes, int, int]
+"""(connection, request id, method, body, peer kind, peer incarnation) from the transport."""
+
+
+class MetadataService:
+    """Args:
+    engine: the store of the namespace.
+    routing: the newest routing.
+    config: settings.
+    cluster_id, node, incarnation: what peers learn of this process.
+    host, port: where to listen; port 0 takes a free one.
+    space: what the cluster can store.
+    is_client_dead: whether a client process is certainly gone.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        routing: Callable[[], Routing],
+        config: MetadataConfig,
+        *,
+        cluster_id: ClusterId,
+        node: NodeId,
+        incarnation: Incarnation,
+        host: str,
+        port: int,
+        space: Callable[[], Space],
+        is_client_dead: Callable[[Incarnation], bool],
+    ) -> None:
+        self.counters: Counter[str] = Counter()
+        self._engine: Final = engine
+        self._routing: Final = routing
+        self._config: Final = config
+        self._space: Final = space
+        self._dice: Final = SystemRandom()
+        self._numbers: Final = InodeNumbers(engine)
+        try:
+            self._server: Final = RpcServer(
+                host,
+                port,
+                cluster_id=cluster_id,
+                node_id=node,
+                incarnation=incarnation,
+                kind=PeerKind.META,
+            )
+        except NativeError as error:
+            raise from_number(error.code, error.message) from error
+        self._io: Final = IoClient(cluster_id=cluster_id, incarnation=incarnation)
+        self._workers: Final = self._jobs(is_client_dead)
+        self._stopping = False
+        self._thread: Final = threading.Thread(target=self._serve, name="fs3-metadata", daemon=True)
+
+    def start(self) -> int:
+        """Makes the root if there is none, begins to serve; the port."""
+        layout = directory_layout(self._config.chunk_size_bytes, self._config.stripe)
+        self._engine.transact(
+            lambda t: create_root(t, self._inputs(), layout, self._config.root_mode)
+        )
+        self._thread.start()
+        for worker in self._workers:
+            worker.start()
+        return self._server.port
+
+    def stop(self) -> None:
+        """Finishes the batch and the steps in progress."""
+        self._stopping = True
+        self._server.close()
+        self._thread.join()
+        for worker in self._workers:
+            worker.stop()
+        self._io.close()
+
+    def _jobs(self, is_client_dead: Callable[[Incarnation], bool]) -> tuple[Worker, ...]:
+        config = self._config.jobs
+
+        def chunks() -> NativeChunks:
+            return NativeChunks(self._io, self._routing, config.chunk_timeout_s)
+
+        sessions = Sessions(
+            self._engine,
+            chunks(),
+            self._inputs,
+            config,
+            is_dead=lambda client: is_client_dead(Incarnation(client)),
+            monotonic_s=time.monotonic,
+        )
+        steps: dict[str, Callable[[], float]] = {
+            "fs3-garbage": Garbage(self._engine, chunks(), self._inputs, config).step,
+            "fs3-cuts": Cuts(self._engine, chunks(), self._inputs, config).step,
+            "fs3-sessions": sessions.step,
+            "fs3-replays": Replays(self._engine, wall_clock_ns, config).step,
+        }
+        return tuple(Worker(name, step, config.retry_pause_min_s) for name, step in steps.items())
+
+    def _inputs(self) -> Inputs:
+        return Inputs(
+            now_ns=wall_clock_ns(),
+            dice=self._dice,
+            next_inode=self._numbers.take,
+            routing=self._routing(),
+            space=self._space,
+            garbage_delay_ns=int(self._config.jobs.garbage_delay_s * NANOSECONDS_PER_SECOND),
+            entries_checked_max=self._config.entries_checked_max,
+        )
+
+    def _serve(self) -> None:
+        while not self._stopping:
+            requests = self._server.poll(self._config.batch_length_max, _POLL_S)
+            if requests:
+                self._server.reply(self._answer(requests))
+
+    def _answer(self, requests: Sequence[Request]) -> Iterable[tuple[int, int, int, bytes]]:
+        replies: list[Reply | None] = [None] * len(requests)
+        calls: list[Call] = []
+        places: list[int] = []
+        for place, (_, _, method, body, _, _) in enumerate(requests):
+            try:
+                calls.append(_decode(method, body))
+                places.append(place)
+            except Fs3Error as error:
+                replies[place] = error_reply(error)
+        for place, reply in zip(places, self._run(calls), strict=True):
+            replies[place] = reply
+        return [
+            (connection, request, reply.status, reply.body)
+            for (connection, request, *_), reply in zip(requests, replies, strict=True)
+            if reply is not None
+        ]
+
+    def _run(self, calls: Sequence[Call]) -> Sequence[Reply]:
+        """Replies of a committed batch; when it cannot commit, every call fails alike."""
+        if not calls:
+            return []
+        self.counters["batches"] += 1
+        self.counters.update(type(call.request).__name__ for call in calls)
+        must_sync = any(isinstance(call.request, wire.Sync) for call in calls)
+        try:
+            self._numbers.refill()
+            inputs = self._inputs()
+            return self._engine.transact(lambda t: run_batch(t, inputs, calls), sync=must_sync)
+        except Fs3Error as error:
+            _log.warning("a batch of %d requests failed: %s", len(calls), error)
+            return [error_reply(error)] * len(calls)
+        except Exception:
+            _log.exception("defect in a batch of %d requests", len(calls))
+            failure = Internal("the metadata service failed inside; its log says where")
+            return [error_reply(failure)] * len(calls)
+
+
+def _decode(method: int, body: bytes) -> Call:
+    decoder = _DECODERS.get(method)
+    if decoder is None:
+        raise VersionMismatch(
+            f"metadata method {method:#06x} is unknown here; update the metadata service"
+        )
+    try:
+        caller, request = decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        name = wire.METHODS[method][0].__name__
+        raise InvalidArgument(f"malformed {name} request: {error}") from None
+    return Call(caller, _as_request(request))
+
+
+def _as_request(request: Any) -> wire.Request:
+    return request  # type: ignore[no-any-return]
