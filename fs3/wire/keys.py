@@ -143,10 +143,11 @@ def garbage(key: GarbageKey) -> bytes:
     return _GARBAGE.pack(GARBAGE, *key)
 
 
-def garbage_due(kind: GarbageKind, now_ns: int) -> KeyRange:
-    """The work of one kind that is due by now, oldest first."""
+def garbage_due(kind: GarbageKind, from_ns: int, now_ns: int) -> KeyRange:
+    """The work of one kind that was due from `from_ns` until now, oldest first."""
     return KeyRange(
-        _GARBAGE.pack(GARBAGE, kind, 0, 0, 0), _GARBAGE.pack(GARBAGE, kind, now_ns + 1, 0, 0)
+        _GARBAGE.pack(GARBAGE, kind, from_ns, 0, 0),
+        _GARBAGE.pack(GARBAGE, kind, now_ns + 1, 0, 0),
     )
 
 

@@ -35,25 +35,25 @@ class Queue:
         self._kind: Final = kind
         self._now_ns: Final = now_ns
         self._config: Final = config
-        self._done_before = b""
+        self._from_ns = 0
         self._looks_ahead = 0
 
     def due(self, limit: int) -> list[Work]:
         """The oldest work that is due, at most `limit`.
 
-        Begins where work was found last: what lies before is done, and an ordered store would have
-        to step over the remains of all of it. Now and then it begins at the start, in case a clock
-        that was set back has put work there.
+        Begins at the time that work was found for last: what was due before is done, and an ordered
+        store would have to step over the remains of all of it. Now and then it begins at the start,
+        in case a clock that was set back has put work there.
         """
-        begin, end = keys.garbage_due(self._kind, self._now_ns())
-        begin = max(begin, self._done_before)
+        begin, end = keys.garbage_due(self._kind, self._from_ns, self._now_ns())
         pairs = self._engine.transact(lambda t: t.scan(begin, end, limit=limit))
         self._looks_ahead += 1
-        if pairs:
-            self._done_before = pairs[0][0]
+        works = [Work(keys.parse_garbage(k), records.GARBAGE.decode(v)) for k, v in pairs]
+        if works:
+            self._from_ns = works[0].key.due_ns
         elif self._looks_ahead > _LOOKS_AHEAD_MAX:
-            self._done_before, self._looks_ahead = b"", 0
-        return [Work(keys.parse_garbage(k), records.GARBAGE.decode(v)) for k, v in pairs]
+            self._from_ns, self._looks_ahead = 0, 0
+        return works
 
     def finish(self, transaction: Transaction, work: Work) -> None:
         transaction.clear(keys.garbage(work.key))

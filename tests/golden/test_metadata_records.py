@@ -109,7 +109,7 @@ def test_keys_sort_as_what_they_mean() -> None:
     assert inodes == sorted(inodes)
     due = [keys.garbage(GarbageKey(GarbageKind.FILE, n, InodeId(1), 0)) for n in numbers]
     assert due == sorted(due)
-    begin, end = keys.garbage_due(GarbageKind.FILE, 256)
+    begin, end = keys.garbage_due(GarbageKind.FILE, 0, 256)
     assert [begin <= key < end for key in due] == [True] * 4 + [False] * 2
     names = ["a", "a\x01", "ab", "b", "é", "日"]
     entries = [keys.entry(InodeId(5), name) for name in names]

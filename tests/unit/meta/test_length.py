@@ -39,7 +39,7 @@ def truncate(world: World, path: str, length: int, **options: Any) -> Inode:
 
 
 def cuts(world: World) -> list[tuple[GarbageKey, GarbageRecord]]:
-    pairs = world.pairs(*keys.garbage_due(GarbageKind.CUT, world.now_ns))
+    pairs = world.pairs(*keys.garbage_due(GarbageKind.CUT, 0, world.now_ns))
     return [(keys.parse_garbage(key), records.GARBAGE.decode(value)) for key, value in pairs]
 
 

@@ -24,7 +24,7 @@ from tests.meta_world import ALICE, BOB, World
 
 
 def garbage(world: World, kind: GarbageKind) -> list[GarbageKey]:
-    pairs = world.pairs(*keys.garbage_due(kind, world.now_ns))
+    pairs = world.pairs(*keys.garbage_due(kind, 0, world.now_ns))
     return [keys.parse_garbage(key) for key, _ in pairs]
 
 
@@ -33,7 +33,7 @@ def test_unlink(world: World) -> None:
     world.remove("f", kind=Kind.FILE)
     assert world.names("/") == []
     assert world.find(inode.id) is None
-    [(key, value)] = world.pairs(*keys.garbage_due(GarbageKind.FILE, world.now_ns))
+    [(key, value)] = world.pairs(*keys.garbage_due(GarbageKind.FILE, 0, world.now_ns))
     record = records.GARBAGE.decode(value)
     assert (keys.parse_garbage(key).inode, record.layout, record.length) == (
         inode.id,

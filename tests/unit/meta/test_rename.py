@@ -49,7 +49,7 @@ def test_a_file_replaces_a_file(world: World) -> None:
     assert world.stat("old").id == new.id
     assert world.names("/") == ["old"]
     assert world.find(old.id) is None
-    [(key, _)] = world.pairs(*keys.garbage_due(GarbageKind.FILE, world.now_ns))
+    [(key, _)] = world.pairs(*keys.garbage_due(GarbageKind.FILE, 0, world.now_ns))
     assert keys.parse_garbage(key).inode == old.id
 
 
