@@ -219,14 +219,12 @@ def serve_grpc() -> None:
     async def stat(body: bytes, _context: Any) -> bytes:
         return handle(body)
 
-    class Service(grpc.GenericRpcHandler[bytes, bytes]):
-        def service(self, details: grpc.HandlerCallDetails) -> Any:
-            assert details.method == _GRPC_METHOD
-            return grpc.unary_unary_rpc_method_handler(stat)
-
     async def serve() -> None:
         server = grpc.aio.server()
-        server.add_generic_rpc_handlers((Service(),))
+        handlers = {"Stat": grpc.unary_unary_rpc_method_handler(stat)}
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("bench.Metadata", handlers),)
+        )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         announce(port)
