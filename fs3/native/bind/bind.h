@@ -6,6 +6,7 @@
 namespace fs3::bind {
 
 void BindChecksum(nanobind::module_& m);
+void BindChunkStore(nanobind::module_& m);
 void BindClient(nanobind::module_& m);
 void BindError(nanobind::module_& m);
 void BindFrame(nanobind::module_& m);

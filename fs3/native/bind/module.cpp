@@ -11,6 +11,7 @@ NB_MODULE(_native, m) {
   fs3::bind::BindServer(m);
   fs3::bind::BindReplica(m);
   fs3::bind::BindRocksDb(m);
+  fs3::bind::BindChunkStore(m);
   fs3::bind::BindFrame(m);
   fs3::bind::BindRpc(m);
 }

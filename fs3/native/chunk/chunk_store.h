@@ -153,7 +153,7 @@ struct ChunkStoreOptions {
   uint64_t capacity_bytes = 0;
   uint64_t reserve_bytes = 0;
   uint64_t record_cache_bytes = 64ULL << 20;  // decoded chunk records
-  uint64_t log_segment_bytes = 64ULL << 20;
+  uint64_t log_segment_bytes = 0;             // 0: by the capacity, from 1 to 64 MiB
   uint32_t log_segments_max = 16;
   // Identifies the boot of this host. When it differs from the one of the last open (or is empty),
   // the page cache may have been lost and unflushed versions are verified.
@@ -168,7 +168,7 @@ class ChunkStore {
 
   // Rebuilds space and chunk maps from metadata. `disk` and `kv` must outlive the store, and run
   // their callbacks on the thread that uses it. kInvalidArgument: options; kCorrupt: metadata.
-  static void Open(Disk& disk, MetaKv& kv, const ChunkStoreOptions& options,
+  static void Open(Disk& disk, MetaKv& kv, ChunkStoreOptions options,
                    Callback<std::unique_ptr<ChunkStore>> done);
   // Only when idle (every callback has run): see Close.
   ~ChunkStore();

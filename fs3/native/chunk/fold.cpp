@@ -10,8 +10,7 @@
 namespace fs3 {
 namespace {
 
-constexpr size_t kFoldBatch = 64;         // chunks due that ask for a flush
-constexpr size_t kFoldUrgentPieces = 32;  // of one chunk
+constexpr size_t kFoldBatch = 64;  // chunks due that ask for a flush
 
 // Appends a granule to pieces, longer where it continues the last one.
 void Extend(std::vector<Piece>& pieces, const Piece& granule) {
@@ -72,35 +71,41 @@ Detached ChunkStore::Impl::RunFolds() {
 Async<Status> ChunkStore::Impl::Fold(ResidentChunk& chunk) {
   const std::shared_ptr<const Record> base = chunk.Committed();
   if (!base || chunk.has_pending()) co_return Status::Ok();
-  Placement placement = co_await PlaceHome(chunk, *base);
-  if (!placement.status.ok() || placement.pieces.empty()) co_return placement.status;
-
-  std::vector<Source> sources;
-  Status status;
-  for (const Piece& piece : placement.pieces) {
-    Source source{piece.offset, piece.end(), nullptr, std::vector<uint8_t>(piece.length)};
-    source.bytes = source.scratch.data();
-    status = co_await ReadGranules(*base, piece.offset, piece.end(), source.scratch.data());
-    if (!status.ok()) break;
-    sources.push_back(std::move(source));
-  }
-  if (status.ok()) status = co_await WriteData(placement.pieces, sources);
-  if (!status.ok()) {
-    Release(chunk, placement.pieces);
-    co_return status;
-  }
-
   auto next = std::make_shared<Record>(*base);
-  for (const Piece& piece : placement.pieces) Overlay(next->pieces, piece);
+  const Placement homes = co_await MoveHome(chunk, *next);
+  if (homes.pieces.empty()) co_return homes.status;
   Acquire(chunk, next->pieces);
-  Release(chunk, placement.pieces);
+  Release(chunk, homes.pieces);
   Retire(chunk, *base, /*delete_now=*/false);
   MetaKv::Batch batch = Hold(chunk, next, HeldState::kCommitted);
   map_.Insert(chunk.id).ordinal = next->ordinal;
-  ++counters_.folded_chunks;
   Gather persisted;
   Persist(std::move(batch), persisted.Add());
   co_return co_await persisted;
+}
+
+// Copies what can go home and changes the pieces of the record accordingly. The pieces returned
+// are acquired; on error the record is as before and there are none.
+Async<ChunkStore::Impl::Placement> ChunkStore::Impl::MoveHome(ResidentChunk& chunk,
+                                                              Record& record) {
+  Placement homes = co_await PlaceHome(chunk, record);
+  std::vector<Source> sources;
+  for (const Piece& piece : homes.pieces) {
+    Source source{piece.offset, piece.end(), nullptr, std::vector<uint8_t>(piece.length)};
+    source.bytes = source.scratch.data();
+    homes.status = co_await ReadGranules(record, piece.offset, piece.end(), source.scratch.data());
+    if (!homes.status.ok()) break;
+    sources.push_back(std::move(source));
+  }
+  if (homes.status.ok()) homes.status = co_await WriteData(homes.pieces, sources);
+  if (!homes.status.ok()) {
+    Release(chunk, homes.pieces);
+    homes.pieces.clear();
+    co_return homes;
+  }
+  for (const Piece& piece : homes.pieces) Overlay(record.pieces, piece);
+  if (!homes.pieces.empty()) ++counters_.folded_chunks;
+  co_return homes;
 }
 
 // Home places, acquired, for the log granules of the committed record that have a free one.

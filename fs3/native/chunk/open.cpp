@@ -1,6 +1,7 @@
 // Opening: the metadata says which versions there are; after a possible power loss those that were
 // not flushed are read and must match their checksums. What is then used decides what is free.
 #include <algorithm>
+#include <bit>
 
 #include "fs3/native/chunk/store_impl.h"
 
@@ -10,6 +11,13 @@ namespace {
 constexpr size_t kScanPage = 1024;
 constexpr uint64_t kSegmentMin = 1ULL << 20;
 constexpr uint64_t kSegmentMax = 1ULL << 30;
+
+uint64_t SegmentFor(const ChunkStoreOptions& options) {
+  constexpr uint64_t kSegmentDefault = 64ULL << 20;
+  constexpr uint64_t kSegmentsPerTarget = 256;
+  return std::clamp(std::bit_floor(options.capacity_bytes / kSegmentsPerTarget), kSegmentMin,
+                    kSegmentDefault);
+}
 
 Status CheckOptions(const ChunkStoreOptions& options) {
   if (options.capacity_bytes == 0 || options.reserve_bytes >= options.capacity_bytes) {
@@ -30,8 +38,9 @@ Detached OpenStore(std::unique_ptr<ChunkStore::Impl> impl,
 
 }  // namespace
 
-void ChunkStore::Open(Disk& disk, MetaKv& kv, const ChunkStoreOptions& options,
+void ChunkStore::Open(Disk& disk, MetaKv& kv, ChunkStoreOptions options,
                       Callback<std::unique_ptr<ChunkStore>> done) {
+  if (options.log_segment_bytes == 0) options.log_segment_bytes = SegmentFor(options);
   if (Status status = CheckOptions(options); !status.ok()) {
     done(std::move(status));
     return;

@@ -84,7 +84,7 @@ Async<Result<Prepared>> ChunkStore::Impl::Apply(const Update& update) {
   auto next = std::make_shared<Record>(std::move(planned.value()));
   Status status = co_await WriteEdit(*chunk, base, *next, update);
   if (!status.ok()) co_return status;
-  if (chunk->Newest() != newest || !CheckService().ok()) {
+  if (chunk->Newest() != newest) {
     Release(*chunk, next->pieces);
     co_return Status(Code::kConflict, "the version this update is based on was abandoned");
   }
@@ -204,38 +204,49 @@ ChunkStore::Impl::Edit ChunkStore::Impl::PlanEdit(const Record& base, const Reco
   return edit;
 }
 
-// Writes what the edit changes and completes `next`, whose pieces are acquired on success.
-Async<Status> ChunkStore::Impl::WriteEdit(ResidentChunk& chunk, const Record& base, Record& next,
+// Writes what the update changes and completes `next`, whose pieces are acquired on success.
+// Folds a chunk that the background does not get at, because it always has an update under way.
+Async<Status> ChunkStore::Impl::WriteEdit(ResidentChunk& chunk, Record& base, Record& next,
                                           const Update& update) {
-  const Edit edit = PlanEdit(base, next, update);
+  Placement homes;
+  if (update.kind == UpdateKind::kWrite && base.pieces.size() > kFoldUrgentPieces) {
+    homes = co_await MoveHome(chunk, base);
+    next.pieces = base.pieces;
+  }
   Placement placement;
-  if (edit.begin < edit.end) {
-    std::vector<Source> sources;
-    Status status = co_await Assemble(base, edit, sources);
-    if (!status.ok()) co_return status;
-    next.crcs.resize(std::max<size_t>(next.crcs.size(), edit.end / next.granule()));
-    for (const Source& source : sources) HashSource(source, next);
-    if (update.data_crc && DataCrc(edit, next) != *update.data_crc) {
-      co_return Status(Code::kCorrupt, "the data of the update does not match its checksum");
-    }
-    const bool use_reserve = update.use_reserve || update.kind == UpdateKind::kTruncate;
-    const PlaceRequest request{base.pieces, chunk.blocks, next.chunk_size,
-                               edit.begin,  edit.end,     edit.large};
-    placement = co_await Place(chunk, request, use_reserve);
-    if (!placement.status.ok()) co_return placement.status;
-    status = co_await WriteData(placement.pieces, sources);
-    if (!status.ok()) {
-      Release(chunk, placement.pieces);
-      co_return status;
-    }
+  const Edit edit = PlanEdit(base, next, update);
+  Status status = co_await WriteRange(chunk, base, next, update, edit, placement);
+  if (status.ok()) {
+    for (const Piece& piece : placement.pieces) Overlay(next.pieces, piece);
+    next.crcs.resize(next.pieces.empty() ? 0 : next.pieces.back().end() / next.granule());
+    Acquire(chunk, next.pieces);
     counters_.user_bytes += edit.data.size();
     if (edit.merges) ++counters_.merged_chunks;
   }
-  for (const Piece& piece : placement.pieces) Overlay(next.pieces, piece);
-  next.crcs.resize(next.pieces.empty() ? 0 : next.pieces.back().end() / next.granule());
-  Acquire(chunk, next.pieces);
   Release(chunk, placement.pieces);
-  co_return Status::Ok();
+  Release(chunk, homes.pieces);
+  co_return status;
+}
+
+// Checksums, places and writes the granules of the edit. `placement` is acquired, also on error.
+Async<Status> ChunkStore::Impl::WriteRange(ResidentChunk& chunk, const Record& base, Record& next,
+                                           const Update& update, const Edit& edit,
+                                           Placement& placement) {
+  if (edit.begin >= edit.end) co_return Status::Ok();
+  std::vector<Source> sources;
+  Status status = co_await Assemble(base, edit, sources);
+  if (!status.ok()) co_return status;
+  next.crcs.resize(std::max<size_t>(next.crcs.size(), edit.end / next.granule()));
+  for (const Source& source : sources) HashSource(source, next);
+  if (update.data_crc && DataCrc(edit, next) != *update.data_crc) {
+    co_return Status(Code::kCorrupt, "the data of the update does not match its checksum");
+  }
+  const bool use_reserve = update.use_reserve || update.kind == UpdateKind::kTruncate;
+  const PlaceRequest request{base.pieces, chunk.blocks, next.chunk_size,
+                             edit.begin,  edit.end,     edit.large};
+  placement = co_await Place(chunk, request, use_reserve);
+  if (!placement.status.ok()) co_return placement.status;
+  co_return co_await WriteData(placement.pieces, sources);
 }
 
 // The new bytes of every granule: whole granules of data as the caller holds them, the ragged ends

@@ -22,8 +22,10 @@
 
 namespace fs3 {
 
-// More pieces than this are folded in the background; more than that merged by the next update.
+// A chunk with more pieces is folded in the background, by its next update, or, if that does not
+// help, rewritten to fresh blocks by its next update.
 constexpr size_t kFoldPieces = 16;
+constexpr size_t kFoldUrgentPieces = 32;
 constexpr size_t kMergePieces = 64;
 
 class ChunkStore::Impl {
@@ -137,8 +139,9 @@ class ChunkStore::Impl {
   static Status Admit(const Record* newest, const Update& update);
   static Result<Record> NextRecord(const Record& base, const Update& update);
   static Edit PlanEdit(const Record& base, const Record& next, const Update& update);
-  Async<Status> WriteEdit(ResidentChunk& chunk, const Record& base, Record& next,
-                          const Update& update);
+  Async<Status> WriteEdit(ResidentChunk& chunk, Record& base, Record& next, const Update& update);
+  Async<Status> WriteRange(ResidentChunk& chunk, const Record& base, Record& next,
+                           const Update& update, const Edit& edit, Placement& placement);
   Async<Status> Assemble(const Record& base, const Edit& edit, std::vector<Source>& out);
   static void HashSource(const Source& source, Record& next);
   static uint32_t DataCrc(const Edit& edit, const Record& next);
@@ -175,6 +178,7 @@ class ChunkStore::Impl {
   void RequestFlush();
   Detached RunFolds();
   Async<Status> Fold(ResidentChunk& chunk);
+  Async<Placement> MoveHome(ResidentChunk& chunk, Record& record);
   Async<Placement> PlaceHome(ResidentChunk& chunk, const Record& record);
 
   struct Retired {

@@ -52,7 +52,10 @@ void SyncDisk::Sync(FileId file, Done done) {
   const Result<int> fd = files_->Get(file, false);
   if (!fd.ok()) return done(fd.status());
   if (::fdatasync(fd.value()) != 0) return done(ErrnoStatus(errno, "sync"));
-  done(files_->SyncNames());
+  for (const int folder : files_->TakeChangedFolders()) {
+    if (::fsync(folder) != 0) return done(ErrnoStatus(errno, "sync a folder"));
+  }
+  done(Status::Ok());
 }
 
 void SyncDisk::Allocate(FileId file, uint64_t offset, uint64_t length, Done done) {

@@ -15,7 +15,7 @@
 namespace fs3 {
 namespace {
 
-constexpr const char* kFolders[] = {"blocks", "log"};
+constexpr const char* kFolders[] = {"blocks", "log"};  // by FileId::Kind
 
 std::optional<uint64_t> ParseNumber(std::string_view text) {
   uint64_t value = 0;
@@ -40,12 +40,6 @@ std::optional<FileId> ParseName(const std::string& folder, const std::string& na
                 static_cast<uint32_t>(*number)};
 }
 
-Status SyncFolder(const std::string& path) {
-  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0 || ::fsync(folder.get()) != 0) return ErrnoStatus(errno, "sync " + path);
-  return Status::Ok();
-}
-
 }  // namespace
 
 Status ErrnoStatus(int error, const std::string& what) {
@@ -60,20 +54,30 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+TargetFiles::TargetFiles(std::string directory, Descriptor lock, std::vector<Descriptor> folders)
+    : directory_(std::move(directory)), lock_(std::move(lock)), folders_(std::move(folders)) {}
+
 Result<std::unique_ptr<TargetFiles>> TargetFiles::Open(const std::string& directory) {
+  std::vector<Descriptor> folders;
   for (const char* folder : kFolders) {
+    const std::string path = directory + "/" + folder;
     std::error_code error;
-    std::filesystem::create_directories(directory + "/" + folder, error);
-    if (error) return ErrnoStatus(error.value(), "create " + directory + "/" + folder);
+    std::filesystem::create_directories(path, error);
+    if (error) return ErrnoStatus(error.value(), "create " + path);
+    folders.emplace_back(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folders.back().get() < 0) return ErrnoStatus(errno, "open " + path);
   }
   Descriptor lock(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (lock.get() < 0) return ErrnoStatus(errno, "open " + directory);
+  // The folders themselves were perhaps just made.
+  if (::fsync(lock.get()) != 0) return ErrnoStatus(errno, "sync " + directory);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + directory);
     return Status(Code::kBusy,
                   directory + " is served by another process; stop it before serving it here");
   }
-  return std::unique_ptr<TargetFiles>(new TargetFiles(directory, std::move(lock)));
+  return std::unique_ptr<TargetFiles>(
+      new TargetFiles(directory, std::move(lock), std::move(folders)));
 }
 
 Result<int> TargetFiles::Get(FileId file, bool create) {
@@ -82,7 +86,7 @@ Result<int> TargetFiles::Get(FileId file, bool create) {
   int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT && create) {
     fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
-    has_new_names_ = true;
+    changed_folders_.insert(folders_[static_cast<size_t>(file.kind)].get());
   }
   if (fd < 0) return ErrnoStatus(errno, "open " + path);
   open_.emplace(file, fd);
@@ -96,13 +100,9 @@ Status TargetFiles::Remove(FileId file) {
   return Status::Ok();
 }
 
-Status TargetFiles::SyncNames() {
-  if (!has_new_names_) return Status::Ok();
-  for (const char* folder : kFolders) {
-    if (Status status = SyncFolder(directory_ + "/" + folder); !status.ok()) return status;
-  }
-  has_new_names_ = false;
-  return Status::Ok();
+std::vector<int> TargetFiles::TakeChangedFolders() {
+  const auto taken = std::exchange(changed_folders_, {});
+  return {taken.begin(), taken.end()};
 }
 
 Result<std::vector<Disk::FileInfo>> TargetFiles::List() const {

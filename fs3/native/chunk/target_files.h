@@ -3,7 +3,9 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fs3/native/chunk/disk.h"
@@ -15,10 +17,7 @@ class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
+  Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor();
   int get() const { return fd_; }
 
@@ -37,19 +36,19 @@ class TargetFiles {
   // Descriptor of a file that exists (kNotFound) or, with create, of a new one. Kept open.
   Result<int> Get(FileId file, bool create);
   Status Remove(FileId file);
-  // Makes the names of files created since the last call survive power loss.
-  Status SyncNames();
-  bool has_new_names() const { return has_new_names_; }
+  // Folders in which files were created since the last call: to be synced so that the names
+  // survive power loss.
+  std::vector<int> TakeChangedFolders();
   Result<std::vector<Disk::FileInfo>> List() const;
 
  private:
-  TargetFiles(std::string directory, Descriptor lock)
-      : directory_(std::move(directory)), lock_(std::move(lock)) {}
+  TargetFiles(std::string directory, Descriptor lock, std::vector<Descriptor> folders);
 
   const std::string directory_;
-  Descriptor lock_;
+  const Descriptor lock_;
+  const std::vector<Descriptor> folders_;  // by FileId::Kind
   std::map<FileId, Descriptor> open_;
-  bool has_new_names_ = false;
+  std::set<int> changed_folders_;
 };
 
 }  // namespace fs3
