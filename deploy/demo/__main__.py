@@ -1,85 +1,19 @@
-"""`python -m deploy.demo`: the main job of the whole system, end to end, on this machine.
+"""`python -m deploy.demo`. Loading PyTorch and the rest takes seconds, so that has a bar, too."""
 
-Exit codes: 0 every stage did and verified what it should; 1 a stage failed; 2 the demo could not
-start; 130 interrupted.
-"""
-
-import argparse
-import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 
-from deploy.demo.report import print_summary, print_where
-from deploy.demo.runner import Demo
-from deploy.demo.stage import FULL, QUICK
-from deploy.demo.workspace import Workspace
-
-GOOD: Final = 0
-FAILED: Final = 1
-COULD_NOT_RUN: Final = 2
-INTERRUPTED: Final = 130
+from deploy.demo.progress import bar
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        workspace = Workspace.make(options.dir)
-    except OSError as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return COULD_NOT_RUN
-    scale = QUICK if options.quick else FULL
-    demo = Demo(workspace.directory, scale, Console(stderr=True), keep=options.keep)
-    console = Console(highlight=False)
-    try:
-        code = _run(demo, workspace, console)
-        if options.keep:
-            print_where(console, demo.cluster.directory)
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave a cluster
-        if not options.keep:
-            demo.stop()
-            workspace.remove()
-    if options.json:
-        print(demo.report.to_json(ok=code == GOOD), flush=True)
-    return code
+def main() -> int:
+    if {"-h", "--help"}.isdisjoint(sys.argv):
+        with bar(Console(stderr=True), "load", None):
+            from deploy.demo import command
+    from deploy.demo import command
 
-
-def _run(demo: Demo, workspace: Workspace, console: Console) -> int:
-    try:
-        demo.run()
-    except KeyboardInterrupt:
-        console.print("Interrupted.")
-        return INTERRUPTED
-    except Exception:
-        print_summary(console, demo.report)
-        kept = workspace.keep_logs(demo.log_directories)
-        failed = demo.report.failed
-        stage = "The demo" if failed is None else f"Stage {failed.name!r}"
-        console.print(f"{stage} failed. Logs and the traceback are in {kept}", soft_wrap=True)
-        return FAILED
-    print_summary(console, demo.report)
-    return GOOD
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="./run demo",
-        description="Stores real files in a cluster on this machine, runs a data job over them, "
-        "trains a small model on the result, kills a storage node and goes on.",
-    )
-    parser.add_argument("--quick", action="store_true", help="less data and fewer steps")
-    parser.add_argument("--json", action="store_true", help="a JSON object as the last line")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster running")
-    parser.add_argument(
-        "--dir", type=Path, help="where to work: a new or empty directory, by default a temporary"
-    )
-    return parser
+    return command.main()
 
 
 if __name__ == "__main__":

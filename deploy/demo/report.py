@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 from deploy.demo.cluster import Started
 from deploy.demo.failure import Survived
@@ -66,12 +66,11 @@ class Report:
 
 def print_summary(console: Console, report: Report) -> None:
     """One line per stage."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for stage in report.stages:
-        mark = "[green]ok[/]" if stage.error is None else "[red]failed[/]"
+        mark = "[green]ok    [/]" if stage.error is None else "[red]failed[/]"
         text = describe(stage.result) if stage.error is None else stage.error
-        table.add_row(mark, stage.name, f"{stage.seconds:.1f} s", text)
-    console.print(table)
+        line = f"{mark} {stage.name:<10} {stage.seconds:6.1f} s  {escape(text)}"
+        console.print(line, soft_wrap=True)
 
 
 def print_where(console: Console, directory: Path) -> None:

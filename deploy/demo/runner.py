@@ -3,6 +3,7 @@
 The daemons do not outlive this process unless they are to be kept, not even when it is killed.
 """
 
+import logging
 import os
 import random
 import time
@@ -22,7 +23,7 @@ from deploy.demo.progress import bar
 from deploy.demo.report import Report, StageOutcome
 from deploy.demo.restore import restore, save
 from deploy.demo.stage import Advance, Scale
-from deploy.demo.train import Trainer, train
+from deploy.demo.train import Trainer, leave_cores_to_the_cluster, train
 from trainer_io.checkpoint.storage import Fs3Storage
 
 SOURCE: Final = "/demo/source"
@@ -60,6 +61,8 @@ class Demo:
 
     def run(self) -> None:
         """Raises what the failing stage raised, after noting it in the report."""
+        self._scratch.mkdir()
+        _log_to(self._scratch / "client.log")
         started = self._stage("cluster", None, lambda _: self.cluster.start())
         with fs3.connect(started.url) as filesystem:
             self._run_on(filesystem, started.url)
@@ -80,6 +83,7 @@ class Demo:
             JOB_STEPS,
             lambda advance: tokenise(paths, sources, scale.partitions, reader, advance),
         )
+        leave_cores_to_the_cluster()
         trainer = Trainer(reader, tokenised.directories["train"], scale.batch_size)
         self._stage(
             "train",
@@ -115,3 +119,10 @@ class Demo:
         finally:
             elapsed = time.monotonic() - began
             self.report.stages.append(StageOutcome(name, elapsed, result, error))
+
+
+def _log_to(path: Path) -> None:
+    """Sends what the client says, of lost connections for example, to a file."""
+    logger = logging.getLogger("fs3")
+    logger.addHandler(logging.FileHandler(path))
+    logger.propagate = False

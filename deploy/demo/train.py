@@ -5,6 +5,7 @@ there, which is the best that any model without context can reach on exactly tho
 """
 
 import itertools
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,12 @@ class Trained:
     loss_after: float
     byte_entropy: float
     device: str
+
+
+def leave_cores_to_the_cluster() -> None:
+    """Computes on half of the cores: threads that wait for each other at every layer come to a
+    crawl where storage nodes and workers want the same cores."""
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 2))
 
 
 class Trainer:

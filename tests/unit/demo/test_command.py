@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo import __main__ as command
+from deploy.demo import command
 from deploy.demo.cluster import Started
 from deploy.demo.report import StageOutcome
 from deploy.demo.runner import Demo
@@ -65,7 +65,7 @@ def test_failure_names_stage_reason_and_logs(
     out = capsys.readouterr().out
     assert "ingest" in out
     assert "no space left" in out
-    logs = Path(out.split("Logs and the traceback are in ")[1].split()[0])
+    logs = Path(out.split("logs and the traceback are in ")[1].split()[0])
     assert (logs / "job.log").read_text() == "said something"
     assert "no space left" in (logs / "traceback.txt").read_text()
     document = json.loads(out.splitlines()[-1])
