@@ -12,6 +12,9 @@ from meta_service.manager import METADATA_NODE, Manager
 from meta_service.namespace.inputs import Space
 from meta_service.service import MetadataService
 
+_TARGET_BITS = 16
+"""A target id without these bits is its node and disk."""
+
 
 def run(configuration: Path, stop: service.Stop) -> None:
     config = toml.load(configuration, ManagerConfig)
@@ -40,12 +43,18 @@ def run(configuration: Path, stop: service.Stop) -> None:
 
 
 def usable_space(manager: Manager, replicas: int) -> Space:
-    """What users can store: the space of all targets, each byte kept `replicas` times."""
-    statuses = manager.target_statuses()
-    return Space(
-        sum(status.capacity_bytes for status in statuses) // replicas,
-        sum(status.free_bytes for status in statuses) // replicas,
-    )
+    """What users can store: the space of all disks, each byte kept `replicas` times.
+
+    Targets of one disk share what is free on it, so that counts once.
+    """
+    free_of_disk: dict[int, int] = {}
+    used = 0
+    for status in manager.target_statuses():
+        disk = status.id >> _TARGET_BITS
+        free_of_disk[disk] = min(free_of_disk.get(disk, status.free_bytes), status.free_bytes)
+        used += status.used_bytes
+    free = sum(free_of_disk.values())
+    return Space((used + free) // replicas, free // replicas)
 
 
 if __name__ == "__main__":
