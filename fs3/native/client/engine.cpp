@@ -78,7 +78,6 @@ void Engine::AddPieces(Ticket& ticket, size_t begin, size_t end) {
 
 void Engine::Close(Function<void()> closed) {
   closed_ = true;
-  on_closed_ = std::move(closed);
   for (auto& [text, link] : links_) CloseLink(link.get());
   for (auto& [chain, pieces] : std::exchange(parked_, {})) {
     for (Piece* piece : pieces) {
@@ -88,6 +87,7 @@ void Engine::Close(Function<void()> closed) {
     }
   }
   Pump();
+  on_closed_ = std::move(closed);
   if (tickets_ == 0) on_closed_();
 }
 
@@ -220,7 +220,7 @@ void Engine::ReleaseIfUnused(Ticket& ticket) {
   if (ticket.missing_ > 0 || ticket.under_way_ > 0 || ticket.self_ == nullptr) return;
   const auto last = std::move(ticket.self_);  // may be the last to know it
   --tickets_;
-  if (closed_ && tickets_ == 0) on_closed_();
+  if (on_closed_ && tickets_ == 0) on_closed_();
 }
 
 // ---- Shards
