@@ -1,17 +1,17 @@
 """The metadata service: takes requests in batches from the native transport, answers in batches.
 
-One thread runs all of it. A batch is one transaction and one write of the log; replies leave only
-after it has committed. Background jobs run in threads of their own and meet the batches in the
-engine.
+One thread runs all requests. A batch is one transaction and one write of the log; replies leave
+only after it has committed, and those to `Sync` only after it is on media, for which a thread of
+its own waits. Background jobs run in threads of their own and meet the batches in the engine.
 """
 
 import logging
+import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from random import SystemRandom
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -32,15 +32,18 @@ from meta_service.jobs.replays import Replays
 from meta_service.jobs.sessions import Sessions
 from meta_service.jobs.worker import Worker
 from meta_service.kv.transaction import Engine
+from meta_service.media import Addressed, MediaReplies
 from meta_service.namespace.batch import Call, error_reply, run_batch
 from meta_service.namespace.counters import InodeNumbers
 from meta_service.namespace.inputs import Inputs, Space, directory_layout
 from meta_service.namespace.replay import Reply
 from meta_service.namespace.root import create_root
+from meta_service.statistics import Statistics
 
 _log = logging.getLogger(__name__)
 
 _POLL_S: Final = 1.0
+_CUTS: Final = "fs3-cuts"
 _DECODERS: Final = {
     method: msgspec.msgpack.Decoder(tuple[Caller, request])  # type: ignore[valid-type]
     for method, (request, _) in wire.METHODS.items()
@@ -59,6 +62,9 @@ class MetadataService:
     host, port: where to listen; port 0 takes a free one.
     space: what the cluster can store.
     is_client_dead: whether a client process is certainly gone.
+
+    Attributes:
+        statistics: counts and latencies by operation.
     """
 
     def __init__(
@@ -75,7 +81,7 @@ class MetadataService:
         space: Callable[[], Space],
         is_client_dead: Callable[[Incarnation], bool],
     ) -> None:
-        self.counters: Counter[str] = Counter()
+        self.statistics: Final = Statistics()
         self._engine: Final = engine
         self._routing: Final = routing
         self._config: Final = config
@@ -95,6 +101,7 @@ class MetadataService:
             raise from_number(error.code, error.message) from error
         self._io: Final = IoClient(cluster_id=cluster_id, incarnation=incarnation)
         self._workers: Final = self._jobs(is_client_dead)
+        self._media: Final = MediaReplies(engine.sync, self._send)
         self._stopping = False
         self._thread: Final = threading.Thread(target=self._serve, name="fs3-metadata", daemon=True)
 
@@ -104,21 +111,24 @@ class MetadataService:
         self._engine.transact(
             lambda t: create_root(t, self._inputs(), layout, self._config.root_mode)
         )
+        self._media.start()
         self._thread.start()
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.start()
         return self._server.port
 
     def stop(self) -> None:
-        """Finishes the batch and the steps in progress."""
+        """Finishes the batch and the steps in progress; also right after construction."""
         self._stopping = True
         self._server.close()
-        self._thread.join()
-        for worker in self._workers:
-            worker.stop()
+        if self._thread.ident is not None:
+            self._thread.join()
+            self._media.stop()
+            for worker in self._workers.values():
+                worker.stop()
         self._io.close()
 
-    def _jobs(self, is_client_dead: Callable[[Incarnation], bool]) -> tuple[Worker, ...]:
+    def _jobs(self, is_client_dead: Callable[[Incarnation], bool]) -> dict[str, Worker]:
         config = self._config.jobs
 
         def chunks() -> NativeChunks:
@@ -134,11 +144,11 @@ class MetadataService:
         )
         steps: dict[str, Callable[[], float]] = {
             "fs3-garbage": Garbage(self._engine, chunks(), self._inputs, config).step,
-            "fs3-cuts": Cuts(self._engine, chunks(), self._inputs, config).step,
+            _CUTS: Cuts(self._engine, chunks(), self._inputs, config).step,
             "fs3-sessions": sessions.step,
             "fs3-replays": Replays(self._engine, wall_clock_ns, config).step,
         }
-        return tuple(Worker(name, step, config.retry_pause_min_s) for name, step in steps.items())
+        return {name: Worker(name, step, config.retry_pause_min_s) for name, step in steps.items()}
 
     def _inputs(self) -> Inputs:
         return Inputs(
@@ -153,39 +163,47 @@ class MetadataService:
 
     def _serve(self) -> None:
         while not self._stopping:
-            requests = self._server.poll(self._config.batch_length_max, _POLL_S)
-            if requests:
-                self._server.reply(self._answer(requests))
+            try:
+                requests = self._server.poll(self._config.batch_length_max, _POLL_S)
+                if requests:
+                    self._answer(requests)
+            except Exception:
+                _log.exception("defect in the metadata service; it goes on")
 
-    def _answer(self, requests: Sequence[Request]) -> Iterable[tuple[int, int, int, bytes]]:
-        replies: list[Reply | None] = [None] * len(requests)
+    def _answer(self, requests: Sequence[Request]) -> None:
+        taken_at = time.perf_counter()
         calls: list[Call] = []
-        places: list[int] = []
-        for place, (_, _, method, body, _, _) in enumerate(requests):
+        callers: list[tuple[int, int]] = []
+        refused: list[Addressed] = []
+        for connection, request, method, body, _, _ in requests:
             try:
                 calls.append(_decode(method, body))
-                places.append(place)
+                callers.append((connection, request))
             except Fs3Error as error:
-                replies[place] = error_reply(error)
-        for place, reply in zip(places, self._run(calls), strict=True):
-            replies[place] = reply
-        return [
-            (connection, request, reply.status, reply.body)
-            for (connection, request, *_), reply in zip(requests, replies, strict=True)
-            if reply is not None
-        ]
+                refused.append((connection, request, error_reply(error)))
+        replies = self._run(calls)
+        at_once, on_media = refused, list[Addressed]()
+        for (connection, request), call, reply in zip(callers, calls, replies, strict=True):
+            must_wait = type(call.request) is wire.Sync and reply.status == 0
+            (on_media if must_wait else at_once).append((connection, request, reply))
+        names = (type(call.request).__name__ for call in calls)
+        statuses = (reply.status for reply in replies)
+        self.statistics.record(zip(names, statuses, strict=True), time.perf_counter() - taken_at)
+        self._send(at_once)
+        if on_media:
+            self._media.add(on_media)
+        if any(_may_cut(call.request) for call in calls):
+            self._workers[_CUTS].kick()
+
+    def _send(self, replies: Sequence[Addressed]) -> None:
+        self._server.reply([(connection, n, *reply) for connection, n, reply in replies])
 
     def _run(self, calls: Sequence[Call]) -> Sequence[Reply]:
         """Replies of a committed batch; when it cannot commit, every call fails alike."""
-        if not calls:
-            return []
-        self.counters["batches"] += 1
-        self.counters.update(type(call.request).__name__ for call in calls)
-        must_sync = any(isinstance(call.request, wire.Sync) for call in calls)
         try:
             self._numbers.refill()
             inputs = self._inputs()
-            return self._engine.transact(lambda t: run_batch(t, inputs, calls), sync=must_sync)
+            return self._engine.transact(lambda t: run_batch(t, inputs, calls))
         except Fs3Error as error:
             _log.warning("a batch of %d requests failed: %s", len(calls), error)
             return [error_reply(error)] * len(calls)
@@ -206,8 +224,10 @@ def _decode(method: int, body: bytes) -> Call:
     except msgspec.MsgspecError as error:
         name = wire.METHODS[method][0].__name__
         raise InvalidArgument(f"malformed {name} request: {error}") from None
-    return Call(caller, _as_request(request))
+    return Call(caller, request)
 
 
-def _as_request(request: Any) -> wire.Request:
-    return request  # type: ignore[no-any-return]
+def _may_cut(request: wire.Request) -> bool:
+    return isinstance(request, wire.Truncate) or (
+        isinstance(request, wire.Open) and bool(request.flags & os.O_TRUNC)
+    )

@@ -3,7 +3,8 @@
 A tree goes in one step: its top loses its entry and becomes background work, after every directory
 below has been found to let the caller take its entries out. Root needs no look at all. For others
 the look happens in this transaction, so success is never reported before the check is complete and
-nothing can change in between.
+nothing can change in between. What is gone from the namespace at once is taken apart later: files
+of the tree that have another name elsewhere count one link too many until then.
 """
 
 import errno

@@ -196,6 +196,8 @@ class Namespace(RuleBasedStateMachine):
     def remove(self, uid: int, path: str, recursive: bool, retried: bool) -> None:
         request = wire.Remove(ROOT_INODE, path, recursive=recursive)
         self.both(uid, request, retried, lambda: self.model.remove(uid, path, recursive=recursive))
+        if recursive:  # until then, files with another name elsewhere have one link too many
+            self.collect_all_garbage()
 
     @rule(uid=UIDS, path=PATHS, mode=MODES, retried=st.booleans())
     def chmod(self, uid: int, path: str, mode: int, retried: bool) -> None:
@@ -224,6 +226,11 @@ class Namespace(RuleBasedStateMachine):
     @rule()
     def collect_garbage(self) -> None:
         Garbage(self.world.engine, self.chunks, self.world.inputs, CONFIG).step()
+
+    def collect_all_garbage(self) -> None:
+        garbage = Garbage(self.world.engine, self.chunks, self.world.inputs, CONFIG)
+        while garbage.step() != CONFIG.poll_s:
+            pass
 
     @rule()
     def run_cuts(self) -> None:
@@ -291,9 +298,7 @@ class Namespace(RuleBasedStateMachine):
         """When all is removed and collected, nothing but the root is left."""
         for name in list(self.model.root.children):
             self.world.remove(name, recursive=True)
-        garbage = Garbage(self.world.engine, self.chunks, self.world.inputs, CONFIG)
-        while garbage.step() != CONFIG.poll_s:
-            pass
+        self.collect_all_garbage()
         left = len(self.world.pairs(*keys.prefix_range(keys.INODE)))
         held = {
             keys.parse_session(key)[0] for key, _ in self.world.pairs(*keys.prefix_range(b"SESS"))
