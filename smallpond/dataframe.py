@@ -403,6 +403,10 @@ class DataFrame:
     def _sql(self, statement: str) -> Sql:
         return Sql((statement,), self.session.next_salt())
 
+    def write_parquet_lazy(self, path: str, mode: str = "append", **kwargs: Any) -> LazyWrite:
+        """A frame that is written like `write_parquet` when it, or `Session.wait`, computes it."""
+        return LazyWrite(self, path, mode, _parquet_options(kwargs))
+
     def _next(
         self,
         operator: Operator,
@@ -420,6 +424,24 @@ class DataFrame:
             has_known_schema=self.plan.has_known_schema if types_as_before else types_known,
         )
         return DataFrame(self.session, relation)
+
+
+class LazyWrite(DataFrame):
+    """The rows of another frame, and the order to write them."""
+
+    def __init__(self, frame: DataFrame, path: str, mode: str, options: ParquetOptions) -> None:
+        super().__init__(frame.session, frame.plan)
+        self._write = (path, mode, options)
+        self._is_written = False
+
+    def compute(self) -> None:
+        """Write, the first time."""
+        if not self._is_written:
+            self.session.write(self.plan, *self._write)
+            self._is_written = True
+
+    def is_computed(self) -> bool:
+        return self._is_written
 
 
 class GroupedFrame:

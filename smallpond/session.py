@@ -7,8 +7,10 @@ import collections
 import datetime
 import itertools
 import os
+import re
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -20,7 +22,7 @@ import pyarrow as pa
 from smallpond.config import Config
 from smallpond.core.events import JobId
 from smallpond.errors import PlanError, SmallpondError
-from smallpond.execution import progress
+from smallpond.execution import progress, timeline
 from smallpond.execution.runner import JobHandle, Runner
 from smallpond.io import arrow, files
 from smallpond.io.commit import OutputDirectory
@@ -34,7 +36,7 @@ from smallpond.operators.store import Store, output_of
 from smallpond.operators.write_files import ParquetOptions, WriteParquet
 from smallpond.plan.explain import explained
 from smallpond.plan.planner import Plan, Planner, TypesUnknown
-from smallpond.plan.relation import ByFiles, Literal, Relation
+from smallpond.plan.relation import ByFiles, Literal, Relation, keys_may_be_together
 from smallpond.plan.selection import OfFiles, RunOfFileRows
 from smallpond.plan.stage import Stage, StageId
 
@@ -50,6 +52,7 @@ _LOGURU_HINT = (
 )
 
 
+_GROUP_BY = re.compile(r"\bgroup\s+by\b", re.I)
 _PICKLE_HINT = (
     "A function sent to workers must not refer to locks, open files, connections or sessions; "
     "create them inside the function."
@@ -197,6 +200,7 @@ class Session:
         statements = (query,)
         input_uses(statements, len(inputs))
         options = step_options(kwargs)
+        _warn_of_partial_groups(query, [frame.plan for frame in inputs])
         relation = Relation(
             Sql(statements, self.next_salt()),
             [frame.plan for frame in inputs],
@@ -227,8 +231,12 @@ class Session:
         return self._frame(Relation(step, whole, label=where, resources=options))
 
     def wait(self, *dfs: DataFrame) -> None:
-        """Compute several frames together."""
-        self.compute([frame.plan for frame in dfs])
+        """Compute several frames together, and do the writes of `write_parquet_lazy`."""
+        from smallpond.dataframe import LazyWrite
+
+        self.compute([frame.plan for frame in dfs if not isinstance(frame, LazyWrite)])
+        for frame in dfs:
+            frame.compute()
 
     def compute(self, relations: Sequence[Relation]) -> None:
         """Store the rows of the relations, unless they are stored or held already."""
@@ -446,9 +454,28 @@ class Session:
             self._is_closed = True
         atexit.unregister(self.shutdown)
         self._runner.close()
+        self.dump_timeline()
         self._append_status("failure" if self._has_failed else "success")
         if not self._has_failed:
             self._directory.remove_scratch(and_output=self.config.remove_output_root)
+
+    def dump_timeline(self, path: str | None = None) -> None:
+        """Write what ran when: an HTML page, and a Chrome trace beside it.
+
+        Args:
+            path: directory; the job's log directory if not given.
+        """
+        directory = files.complete_path(path or self._directory.log_root)
+        place = files.files_for(directory)
+        place.make_directory(directory)
+        history = list(self._runner.history)
+        pages = {
+            "timeline.html": timeline.as_html(history, self.config.job_id),
+            "timeline_exec": timeline.as_chrome_trace(history),
+        }
+        for name, text in pages.items():
+            with place.open_output(files.join(directory, name)) as file:
+                file.write(text.encode())
 
     def _append_status(self, word: str) -> None:
         place = files.files_for(self._directory.root)
@@ -467,6 +494,17 @@ class Session:
     ) -> None:
         self._has_failed |= error is not None
         self.shutdown()
+
+
+def _warn_of_partial_groups(query: str, inputs: Sequence[Relation]) -> None:
+    """A GROUP BY over partitions that may share keys gives each key once per partition."""
+    if _GROUP_BY.search(query) and any(not keys_may_be_together(r) for r in inputs):
+        warnings.warn(
+            "partial_sql groups within each partition, and the frame is not partitioned by key, "
+            "so a key may come out several times; use df.group_by(...).agg(...), or "
+            "repartition(n, hash_by=...) by the keys first",
+            stacklevel=3,
+        )
 
 
 def _seed(config: Config) -> int:

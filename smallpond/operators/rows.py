@@ -117,6 +117,11 @@ class BatchRows:
         return None
 
     def name_in(self, engine: SqlEngine, uses: int) -> str:
+        if not self.schema.names:
+            raise ValueError(
+                "a function without schema= returned no rows, so that their columns are unknown; "
+                "give the step schema=pyarrow.schema([...])"
+            )
         name = engine.register(self._reader)
         return name if uses <= 1 else engine.table(f"select * from {name}")
 

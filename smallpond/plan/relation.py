@@ -89,6 +89,7 @@ class Relation:
         label: what the user wrote, with file and line: how errors and progress name it.
         is_step: keeps the partitioning of its inputs, so it can run in the same task.
         is_shuffle: moves rows between partitions by their values.
+        is_keyed: brings rows with equal keys into one partition.
         has_known_schema: the result's types do not depend on the data.
     """
 
@@ -108,6 +109,7 @@ class Relation:
         self.resources = resources
         self.has_known_schema = has_known_schema
         self.is_shuffle = hasattr(operator, "assign")
+        self.is_keyed = hasattr(operator, "keys") or hasattr(operator, "key")
         self.is_step = hasattr(operator, "apply")
         self.partitions = self._count_partitions()
 
@@ -125,6 +127,13 @@ class Relation:
 
     def __repr__(self) -> str:
         return f"{type(self.operator).__name__}-{self.number:06d}"
+
+
+def keys_may_be_together(relation: Relation) -> bool:
+    """False if rows with equal keys are surely not brought together by the last exchange."""
+    while relation.is_step and relation.inputs:
+        relation = max(relation.inputs, key=lambda child: child.partitions)
+    return relation.partitions == 1 or relation.is_keyed
 
 
 def partitions_of_step(inputs: Sequence[Relation], label: str) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import json
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -425,6 +428,18 @@ def test_write_parquet_writes_a_file_per_partition_with_rows(sp: Session, tmp_pa
     assert metadata.row_group(0).column(0).compression == "ZSTD"
 
 
+def test_lazy_writes_happen_once_when_waited_for(sp: Session, tmp_path: Path) -> None:
+    frame = sp.from_items([1, 2, 3]).map("item * 2 as item")
+    lazy = frame.write_parquet_lazy(str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    assert not lazy.is_computed()
+    sp.wait(lazy, frame)
+    lazy.compute()
+    assert lazy.is_computed()
+    assert sorted(read_all(tmp_path / "out")["item"]) == [2, 4, 6]
+    assert lazy.count() == 3
+
+
 def test_write_modes(sp: Session, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     frame = sp.from_items([1, 2])
@@ -475,6 +490,38 @@ def test_readers_never_see_a_part_of_an_output(sp: Session, tmp_path: Path) -> N
 
 
 # Failures
+
+
+def test_grouping_unpartitioned_rows_by_partial_sql_is_warned_of(sp: Session) -> None:
+    query = "select item % 3 as k, count(*) as n from {0} GROUP  BY 1"
+    with pytest.warns(UserWarning, match=r"df.group_by\(...\).agg"):
+        sp.partial_sql(query, numbers(sp, 10, 2).filter("item > 1"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sp.partial_sql(query, numbers(sp, 10, 2).repartition(2, hash_by="item % 3"))
+        sp.partial_sql(query, sp.from_items([1]))
+        sp.partial_sql("select * from {0}", numbers(sp, 10, 2))
+
+
+def test_a_task_within_too_little_memory_spills(sp: Session) -> None:
+    rows = sp.partial_sql("select range as a, md5(range::varchar) as s from range(3000000)")
+    ordered = rows.partial_sort("s", memory_limit="130MB")
+    ordered.compute()
+    assert ordered.count() == 3_000_000
+    hashes = ordered.to_arrow()["s"]
+    assert pc.all(pc.greater_equal(hashes[1:], hashes[:-1])).as_py()
+
+
+def test_the_timeline_shows_attempts_and_opens_alone(tmp_path: Path) -> None:
+    with smallpond.init(data_root=str(tmp_path)) as session:
+        session.from_items(["<&>"]).map(lambda row: row).compute()
+        log = Path(session._runtime_ctx.log_root)
+    page = (log / "timeline.html").read_text()
+    assert "map at test_smallpond.py:" in page
+    assert "1 attempts on 1 workers" in page
+    assert "http" not in page
+    trace = json.loads((log / "timeline_exec").read_text())
+    assert [event["ph"] for event in trace["traceEvents"]] == ["X"]
 
 
 def test_the_error_of_a_function_names_place_row_and_partition(sp: Session) -> None:
