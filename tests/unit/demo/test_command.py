@@ -17,6 +17,12 @@ KEYS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Logs of a failure are kept on purpose, here among pytest's files."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("temporary")))
+
+
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | None], None]:
     """Replaces all stages by one that leaves a file and a log, and then raises or not."""
