@@ -4,13 +4,14 @@ A process is known by its pid together with its start time, so that a recycled p
 for it, and together with the boot of the host, since start times are counted from there.
 """
 
+import contextlib
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -52,11 +53,9 @@ def start(
 
 
 def is_running(process: Process) -> bool:
-    return (
-        process.pid > 0
-        and process.boot_id == host.boot_id()
-        and host.start_ticks(process.pid) == process.start_ticks
-    )
+    """Until its last thread is gone, and with it its ports and locks."""
+    with _handle(process) as handle:
+        return handle is not None and not _has_ended(handle, 0)
 
 
 def send(process: Process, number: signal.Signals) -> None:
@@ -65,29 +64,19 @@ def send(process: Process, number: signal.Signals) -> None:
     Raises:
         PermissionError: it belongs to another user.
     """
-    try:
-        # The descriptor stands for the process even if its pid is recycled in this moment.
-        descriptor = os.pidfd_open(process.pid) if process.pid else None
-    except ProcessLookupError:
-        return
-    if descriptor is None:
-        return
-    try:
-        if is_running(process):
-            signal.pidfd_send_signal(descriptor, number)
-    except ProcessLookupError:
-        pass
-    finally:
-        os.close(descriptor)
+    with _handle(process) as handle, contextlib.suppress(ProcessLookupError):
+        if handle is not None:
+            signal.pidfd_send_signal(handle, number)
 
 
 def wait_ended(processes: Iterable[Process], timeout_s: float) -> list[Process]:
     """Waits until none of them runs; those that still do."""
     deadline = time.monotonic() + timeout_s
-    running = [p for p in processes if is_running(p)]
-    while running and time.monotonic() < deadline:
-        _wait_one(running[0], deadline - time.monotonic())
-        running = [p for p in running if is_running(p)]
+    running = []
+    for process in processes:
+        with _handle(process) as handle:
+            if handle is not None and not _has_ended(handle, deadline - time.monotonic()):
+                running.append(process)
     return running
 
 
@@ -103,15 +92,23 @@ def last_line(log: Path, since: int) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _wait_one(process: Process, timeout_s: float) -> None:
+@contextlib.contextmanager
+def _handle(process: Process) -> Iterator[int | None]:
+    """A descriptor that stands for this very process, whoever has its pid later; None when gone."""
     try:
-        descriptor = os.pidfd_open(process.pid)
+        handle = os.pidfd_open(process.pid) if process.boot_id == host.boot_id() else None
     except ProcessLookupError:
-        return
+        handle = None
     try:
-        select.select([descriptor], [], [], max(timeout_s, 0))
+        is_same = handle is not None and host.start_ticks(process.pid) == process.start_ticks
+        yield handle if is_same else None
     finally:
-        os.close(descriptor)
+        if handle is not None:
+            os.close(handle)
+
+
+def _has_ended(handle: int, timeout_s: float) -> bool:
+    return bool(select.select([handle], [], [], max(timeout_s, 0))[0])
 
 
 def _environment() -> dict[str, str]:

@@ -20,7 +20,7 @@ from fs3.config.cluster import parse_url
 from fs3.config.storage import StorageConfig
 from fs3.errors import Advice, Fs3Error, Unavailable, from_number
 from fs3.ids import ChainId, ChainVersion, ClusterId, NodeId, TargetId, new_incarnation
-from fs3.model.routing import Chain, NodeKind, Routing
+from fs3.model.routing import Chain, Member, NodeKind, Routing, TargetState
 from fs3.runtime import control
 from fs3.runtime.host import boot_id
 from fs3.runtime.liveness import LivenessPort
@@ -235,14 +235,21 @@ class StorageNode:
             self._routing = routing
             for chain in routing.chains:
                 for member in chain.members:
-                    if member.target in self._targets:
-                        self._adopt(TargetId(member.target), chain)
+                    if member.target in self._targets and self._is_ours(member):
+                        self._adopt(member.target, chain)
         applied = (routing.epoch, routing.version)
 
         def say(reporter: Reporter) -> None:
             reporter.applied = max(reporter.applied, applied)
 
         self._session.tell(say)
+
+    def _is_ours(self, member: Member) -> bool:
+        """Not a role that an incarnation before this one was given: the manager that restarted
+        with us still shows it until it has heard us all, and taking it would be serving without
+        having been found complete."""
+        has_role = member.state in (TargetState.SERVING, TargetState.SYNCING)
+        return not has_role or member.incarnation == self._incarnation
 
     def _adopt(self, target: TargetId, chain: Chain) -> None:
         if self._versions.get(target, 0) >= chain.version:

@@ -41,13 +41,20 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):
-    """A target's place in a chain, with the endpoint of the shard that owns it."""
+    """A target's place in a chain, with the endpoint of the shard that owns it.
+
+    Attributes:
+        incarnation: of the node that a SERVING or SYNCING state was given to. A later incarnation
+            of the node, which finds itself in a routing of before, does not take the state for its
+            own.
+    """
 
     target: TargetId
     generation: int
     state: TargetState
     host: str
     port: int
+    incarnation: Incarnation = Incarnation(0)
 
 
 class Chain(msgspec.Struct, frozen=True, array_like=True):

@@ -16,15 +16,14 @@ def wall_clock_ns() -> int:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when there is no such process or it
-    has ended and only waits for its parent."""
+    """When the process started, in clock ticks since boot; None when there is no such process. One
+    that has ended and waits for its parent still has its start time."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name in parentheses may hold anything; state is field 3, the start time field 22.
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    # The name in parentheses may hold anything; the start time is field 22.
+    return int(stat.rpartition(")")[2].split()[19])
 
 
 def own_start_ticks() -> int:

@@ -120,6 +120,7 @@ def encode_chain(chain: Chain) -> routing_pb2.Chain:
                 state=member.state,
                 host=member.host,
                 port=member.port,
+                incarnation=member.incarnation,
             )
             for member in chain.members
         ),
@@ -138,6 +139,7 @@ def decode_chain(chain: routing_pb2.Chain) -> Chain:
                 state=TargetState(member.state),
                 host=member.host,
                 port=member.port,
+                incarnation=Incarnation(member.incarnation),
             )
             for member in chain.members
         ),

@@ -409,4 +409,5 @@ def _member(member: MemberRecord, node: NodeRecord) -> Member:
         state=member.state,
         host=node.host,
         port=offered.port if offered is not None else 0,
+        incarnation=member.incarnation,
     )

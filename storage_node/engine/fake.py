@@ -63,6 +63,8 @@ class FakeServer:
     ) -> None:
         self.identity = (cluster_id, node_id, incarnation, inflight_bytes_max)
         self.chains: dict[int, FakeChain] = {}
+        self.adopted: list[tuple[int, int]] = []
+        """Every (chain, version) that was adopted, in order."""
         self._generations: dict[int, int] = {}
         self._shards: dict[int, int] = {}
         self._events: list[FakeEvent] = []
@@ -94,6 +96,7 @@ class FakeServer:
         if known is not None and known.version >= chain_version:
             return
         self.chains[target_id] = FakeChain(chain_id, chain_version, tuple(members))
+        self.adopted.append((chain_id, chain_version))
         if any(m[0] == target_id and m[2] == TargetState.SYNCING for m in members):
             self.say(FakeEvent("sync_finished", target_id, chain_id, chain_version))
 

@@ -155,12 +155,20 @@ class SimNode:
             return
         self.routing = routing
         for chain in routing.chains:
-            if chain.serving and node_of(chain.serving[-1].target) == self.id:
+            is_source = chain.serving and node_of(chain.serving[-1].target) == self.id
+            if is_source and self.chain(chain.id) is not None:
                 self._copy(chain)
         self.sim.after(0.001, self._heartbeat)
 
     def chain(self, chain: ChainId) -> Chain | None:
-        return self.routing.chain(chain) if self.is_up and self.routing is not None else None
+        """As this incarnation serves it; None where it has no role."""
+        known = self.routing.chain(chain) if self.is_up and self.routing is not None else None
+        own = (
+            next((m for m in known.members if node_of(m.target) == self.id), None)
+            if known
+            else None
+        )
+        return known if own is not None and own.incarnation == self.incarnation else None
 
     def _start_over(self) -> None:
         self.kill()

@@ -38,6 +38,7 @@ members = st.builds(
     state=st.sampled_from(TargetState),
     host=st.just("127.0.0.1"),
     port=st.integers(1, 65535),
+    incarnation=st.integers(0, (1 << 63) - 1).map(Incarnation),
 )
 chains = st.builds(
     Chain,

@@ -72,12 +72,15 @@ class Member(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
     PORT_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
     target: _builtins.int
     generation: _builtins.int
     state: _builtins.int
     """TargetState"""
     host: _builtins.str
     port: _builtins.int
+    incarnation: _builtins.int
+    """of the node that a SERVING or SYNCING state was given to"""
     def __init__(
         self,
         *,
@@ -86,10 +89,11 @@ class Member(_message.Message):
         state: _builtins.int = ...,
         host: _builtins.str = ...,
         port: _builtins.int = ...,
+        incarnation: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "host", b"host", "port", b"port", "state", b"state", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "host", b"host", "incarnation", b"incarnation", "port", b"port", "state", b"state", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,11 +28,20 @@ WAIT_S = 5.0
 
 
 @pytest.fixture
-def manager() -> Iterator[Manager]:
+def engine() -> MemoryEngine:
+    return MemoryEngine()
+
+
+def make_manager(engine: MemoryEngine, port: int) -> Manager:
     config = ManagerConfig(
-        directory="", port=free_port(), formation=FormationConfig(nodes=1, replicas=1, chains=2)
+        directory="", port=port, formation=FormationConfig(nodes=1, replicas=1, chains=2)
     )
-    made = Manager(MemoryEngine(), config, new_incarnation(), on_failure=lambda _: None)
+    return Manager(engine, config, new_incarnation(), on_failure=lambda _: None)
+
+
+@pytest.fixture
+def manager(engine: MemoryEngine) -> Iterator[Manager]:
+    made = make_manager(engine, free_port())
     made.start(1)
     yield made
     made.stop()
@@ -118,6 +127,27 @@ def test_a_restarted_node_keeps_its_id_ports_and_targets(
     second = start()
     assert (second.node.targets(), second.server.endpoints()) == before
     wait_until(lambda: all(c.version > 1 and c.serving for c in manager.routing().chains))
+
+
+def test_a_role_of_an_earlier_incarnation_is_never_taken(
+    engine: MemoryEngine, manager: Manager, start: Callable[..., Running]
+) -> None:
+    """A manager that restarted together with the node still shows the node as serving."""
+    first = start()
+    wait_until(lambda: is_writable(manager))
+    assert first.server.adopted == [(1, 1), (2, 1)]
+    first.stop()
+    first.node._directory.close()
+    manager.stop()
+    second = start()  # connects as soon as there is a manager
+    following = make_manager(engine, manager.port)
+    following.start(1)
+    try:
+        wait_until(lambda: is_writable(following))
+        assert second.server.adopted
+        assert all(version > 1 for _, version in second.server.adopted)
+    finally:
+        following.stop()
 
 
 def test_a_taken_port_is_replaced_by_another(
