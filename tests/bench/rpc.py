@@ -1,34 +1,34 @@
-"""`./run bench rpc`: what a metadata call costs over fs3rpc, against unary gRPC.
+"""`./run bench rpc`: what a stat costs through fs3, against a unary gRPC call that does as little.
 
-Both sides do the same work for the same msgpack bodies: the client encodes a stat request and
-decodes the inode; a Python server process decodes the request, looks the path up and encodes the
-answer. Only the way between them differs. The value is the CPU of both processes per call.
+    single stat           fs.stat, one after the other; gRPC on one reused grpc.aio channel
+    64 concurrent stats   64 at once: one fs.stat_many; 64 awaited gRPC calls
 
-    single stat           one call after the other; gRPC on one reused grpc.aio channel
-    64 concurrent stats   64 at once: one call_many, as `stat_many` does; 64 awaited gRPC calls
-
-A `Side` is all that the measurement knows, so that the whole client and metadata service can be
-measured by the same code.
+Ours is the whole way on a real cluster: Python client, fs3rpc, metadata service, its store. The
+gRPC side carries the same msgpack bodies to a Python server that finds the inode in a dictionary.
+The value is the CPU of all processes involved per call.
 """
 
 import asyncio
 import os
 import sys
-import threading
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
 import msgspec
 
-from fs3 import _native
-from fs3.ids import ROOT_INODE, RequestId, new_incarnation
+from deploy.local import MANAGER, LocalCluster
+from fs3.client.connect import connect
+from fs3.client.filesystem import FileSystem
+from fs3.errors import Fs3Error
+from fs3.ids import ROOT_INODE, InodeId, RequestId
 from fs3.model.inode import Inode, Kind, Layout
 from fs3.wire import metadata
-from fs3.wire.frame import PeerKind
 from tests.bench.harness import (
     Options,
     Row,
@@ -44,125 +44,66 @@ from tests.bench.harness import (
 SINGLE: Final = "single stat"
 CONCURRENT: Final = "64 concurrent stats"
 WIDTH: Final = 64
-FILES: Final = 10_000
 
-_MODULE: Final = "tests.bench.rpc"
-_CLUSTER: Final = b"bench rpc bench "
-_STAT: Final = metadata.METHOD_OF[metadata.Stat]
+_DIRECTORY: Final = "datasets/train"
+_PATHS: Final = [f"{_DIRECTORY}/{number:06d}.jpg" for number in range(WIDTH)]
+"""File i has i bytes, which is how a reply is known to be the right one."""
+
 _GRPC_METHOD: Final = "/bench.Metadata/Stat"
-_TIMEOUT_S: Final = 30.0
-
-# ---- the work, the same on both ways
-
-
-def path_of(number: int) -> str:
-    return f"datasets/images/train/{number % FILES:06d}.jpg"
-
-
-class StatHandler:
-    """A namespace of FILES files in a dictionary, and one operation on it."""
-
-    def __init__(self) -> None:
-        layout = Layout(1, 1, 1 << 20, 4, 12345)
-        self._inodes = {
-            path_of(i): Inode(1000 + i, Kind.FILE, 0o644, 1000, 1000, 1, 4096, layout=layout)  # type: ignore[arg-type]
-            for i in range(FILES)
-        }
-        self._decode = msgspec.msgpack.Decoder(tuple[metadata.Caller, metadata.Stat]).decode
-        self._encode = msgspec.msgpack.Encoder().encode
-
-    def __call__(self, body: bytes) -> bytes:
-        _, request = self._decode(body)
-        return self._encode(self._inodes[request.path])
-
-
-class StatCoder:
-    """The client's half: requests out, inodes in."""
-
-    def __init__(self) -> None:
-        self._caller = metadata.Caller(1000, 1000, (1000,), 7, RequestId(1), RequestId(0))
-        self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(Inode).decode
-
-    def request(self, number: int) -> bytes:
-        return self._encode((self._caller, metadata.Stat(ROOT_INODE, path_of(number))))
-
-    def inode(self, body: bytes | str) -> Inode:
-        assert isinstance(body, bytes), body
-        return self._decode(body)
 
 
 class Side(Protocol):
-    """One way of doing stats."""
+    """One way of doing stats; both calls return lengths of files."""
 
     @property
     def processes(self) -> Sequence[int]:
         """Everything whose CPU a call costs."""
 
-    def one_by_one(self, count: int) -> Inode:
-        """`count` calls after each other; the last inode."""
+    def one_by_one(self, count: int) -> int:
+        """`count` calls after each other; the last length."""
 
-    def concurrently(self, rounds: int) -> Sequence[Inode]:
-        """`rounds` times WIDTH calls at once; the last inodes."""
-
-
-# ---- fs3rpc
+    def concurrently(self, rounds: int) -> Sequence[int]:
+        """`rounds` times WIDTH calls at once; the last lengths."""
 
 
-class Fs3RpcSide:
-    def __init__(self, port: int, server: int) -> None:
+# ---- fs3
+
+
+class ClusterSide:
+    def __init__(self, fs: FileSystem, server: int) -> None:
         self.processes = (os.getpid(), server)
-        self._coder = StatCoder()
-        self.channel = _native.RpcChannel(
-            "127.0.0.1",
-            port,
-            cluster_id=_CLUSTER,
-            incarnation=new_incarnation(),
-            connect_timeout_s=5,
-        )
+        self._fs = fs
 
-    def one_by_one(self, count: int) -> Inode:
-        coder, call = self._coder, self.channel.call
+    def one_by_one(self, count: int) -> int:
         for number in range(count):
-            _, body = call(_STAT, coder.request(number), _TIMEOUT_S)
-            inode = coder.inode(body)
-        return inode
+            length = self._fs.stat(_PATHS[number % WIDTH]).st_size
+        return length
 
-    def concurrently(self, rounds: int) -> Sequence[Inode]:
-        coder, call_many = self._coder, self.channel.call_many
+    def concurrently(self, rounds: int) -> Sequence[int]:
         for _ in range(rounds):
-            requests = [(_STAT, coder.request(number)) for number in range(WIDTH)]
-            inodes = [coder.inode(body) for _, body in call_many(requests, _TIMEOUT_S)]
-        return inodes
+            lengths = [_length(result) for result in self._fs.stat_many(_PATHS)]
+        return lengths
+
+
+def _length(result: os.stat_result | Fs3Error) -> int:
+    if isinstance(result, Fs3Error):
+        raise result
+    return result.st_size
 
 
 @contextmanager
-def fs3rpc_side() -> Iterator[Side]:
-    with server_process(_MODULE, "--serve", "fs3rpc") as (pid, port):
-        side = Fs3RpcSide(port, pid)
+def cluster_side() -> Iterator[Side]:
+    with tempfile.TemporaryDirectory(prefix="fs3-bench-") as directory:
+        cluster = LocalCluster(Path(directory) / "cluster", owner=os.getpid())
+        cluster.up(nodes=1, replicas=1)
         try:
-            yield side
+            with connect(cluster.url) as fs:
+                fs.mkdir(_DIRECTORY, parents=True)
+                for length, path in enumerate(_PATHS):
+                    fs.write_bytes(path, bytes(length))
+                yield ClusterSide(fs, cluster.process(MANAGER).pid)
         finally:
-            side.channel.close()
-
-
-def serve_fs3rpc() -> None:
-    handle = StatHandler()
-    server = _native.RpcServer(
-        "127.0.0.1", 0, cluster_id=_CLUSTER, node_id=1, incarnation=1, kind=PeerKind.META
-    )
-    stop = threading.Event()
-
-    def close_with_parent() -> None:
-        until_parent_ends()
-        stop.set()
-        server.close()
-
-    threading.Thread(target=close_with_parent).start()
-    announce(server.port)
-    while not stop.is_set():
-        requests = server.poll(256, 1.0)
-        server.reply([(request[0], request[1], 0, handle(request[3])) for request in requests])
+            cluster.down()
 
 
 # ---- unary gRPC
@@ -171,36 +112,39 @@ Unary = Callable[[bytes], Awaitable[bytes]]
 
 
 class GrpcSide:
-    def __init__(self, loop: asyncio.AbstractEventLoop, stat: Unary, server: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Unary, server: int) -> None:
         self.processes = (os.getpid(), server)
-        self._coder = StatCoder()
         self._loop = loop
-        self._stat = stat
+        self._call = call
+        self._caller = metadata.Caller(1000, 1000, (1000,), 7, RequestId(1), RequestId(0))
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(Inode).decode
 
-    def one_by_one(self, count: int) -> Inode:
-        async def calls() -> Inode:
+    def one_by_one(self, count: int) -> int:
+        async def calls() -> int:
             for number in range(count):
-                inode = self._coder.inode(await self._stat(self._coder.request(number)))
-            return inode
+                length = await self._stat(_PATHS[number % WIDTH])
+            return length
 
         return self._loop.run_until_complete(calls())
 
-    def concurrently(self, rounds: int) -> Sequence[Inode]:
-        async def stat(number: int) -> Inode:
-            return self._coder.inode(await self._stat(self._coder.request(number)))
-
-        async def calls() -> Sequence[Inode]:
+    def concurrently(self, rounds: int) -> Sequence[int]:
+        async def calls() -> Sequence[int]:
             for _ in range(rounds):
-                inodes = await asyncio.gather(*(stat(number) for number in range(WIDTH)))
-            return inodes
+                lengths = await asyncio.gather(*map(self._stat, _PATHS))
+            return lengths
 
         return self._loop.run_until_complete(calls())
+
+    async def _stat(self, path: str) -> int:
+        request = self._encode((self._caller, metadata.Stat(ROOT_INODE, path)))
+        return self._decode(await self._call(request)).length
 
 
 @contextmanager
 def grpc_side() -> Iterator[Side]:
     loop = asyncio.new_event_loop()
-    with server_process(_MODULE, "--serve", "grpc") as (pid, port):
+    with server_process("tests.bench.rpc", "--serve") as (pid, port):
 
         async def open_channel() -> grpc.aio.Channel:
             return grpc.aio.insecure_channel(f"127.0.0.1:{port}")
@@ -213,41 +157,43 @@ def grpc_side() -> Iterator[Side]:
             loop.close()
 
 
-def serve_grpc() -> None:
-    handle = StatHandler()
+async def serve_grpc() -> None:
+    layout = Layout(1, 1, 1 << 20, 4, 12345)
+    inodes = {
+        path: Inode(InodeId(2 + i), Kind.FILE, 0o644, 0, 0, 1, length=i, layout=layout)
+        for i, path in enumerate(_PATHS)
+    }
+    decode = msgspec.msgpack.Decoder(tuple[metadata.Caller, metadata.Stat]).decode
+    encode = msgspec.msgpack.Encoder().encode
 
     async def stat(body: bytes, _context: Any) -> bytes:
-        return handle(body)
+        return encode(inodes[decode(body)[1].path])
 
-    async def serve() -> None:
-        server = grpc.aio.server()
-        handlers = {"Stat": grpc.unary_unary_rpc_method_handler(stat)}
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("bench.Metadata", handlers),)
-        )
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        announce(port)
-        await asyncio.get_running_loop().run_in_executor(None, until_parent_ends)
-        await server.stop(None)
-
-    asyncio.run(serve())
+    server = grpc.aio.server()
+    service, method = _GRPC_METHOD.strip("/").split("/")
+    handlers = {method: grpc.unary_unary_rpc_method_handler(stat)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    announce(port)
+    await asyncio.get_running_loop().run_in_executor(None, until_parent_ends)
+    await server.stop(None)
 
 
 # ---- measurement
 
 
 def measure(options: Options) -> Iterator[Row]:
-    calls = 500 if options.quick else 3_000
-    rounds = 20 if options.quick else 100
+    calls = 640 if options.quick else 3_200
+    rounds = 30 if options.quick else 150
+    works: dict[str, tuple[Callable[[Side], object], int]] = {
+        SINGLE: (lambda side: side.one_by_one(calls), calls),
+        CONCURRENT: (lambda side: side.concurrently(rounds), rounds * WIDTH),
+    }
     with ExitStack() as stack:
-        ours = stack.enter_context(fs3rpc_side())
+        ours = stack.enter_context(cluster_side())
         reference = stack.enter_context(grpc_side())
-        verified = verify(ours) and verify(reference)  # and warms both up
-        works: dict[str, tuple[Callable[[Side], object], int]] = {
-            SINGLE: (lambda side: side.one_by_one(calls), calls),
-            CONCURRENT: (lambda side: side.concurrently(rounds), rounds * WIDTH),
-        }
+        verified = is_right(ours) and is_right(reference)  # and warms both up
         for name, (work, count) in works.items():
             if options.wants(name):
                 ours_taken, reference_taken = in_turn(
@@ -272,18 +218,14 @@ def cost(side: Side, work: Callable[[Side], object], calls: int) -> Sample:
     return Sample(cpu_us, cpu_us)
 
 
-def verify(side: Side) -> bool:
-    """Whether both ways of calling return the right inodes."""
-    expected = [1000 + number for number in range(WIDTH)]
-    single = side.one_by_one(50)
-    many = side.concurrently(3)
-    return single.id == 1049 and [inode.id for inode in many] == expected
+def is_right(side: Side) -> bool:
+    """Whether both ways of calling return the lengths of the files that were asked for."""
+    singles = [side.one_by_one(count) for count in (1, 10, WIDTH)]
+    return singles == [0, 9, WIDTH - 1] and list(side.concurrently(3)) == list(range(WIDTH))
 
-
-SERVERS: Final = {"fs3rpc": serve_fs3rpc, "grpc": serve_grpc}
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--serve"]:
-        SERVERS[sys.argv[2]]()
+    if sys.argv[1:] == ["--serve"]:
+        asyncio.run(serve_grpc())
     else:
         sys.exit(main("rpc", (SINGLE, CONCURRENT), measure))
