@@ -20,12 +20,12 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self
 
-import numpy as np
 from typing_extensions import Buffer
 
 from fs3.client import fork
 from fs3.client.buffers import ReadWindow, WriteBuffer
 from fs3.client.entry import stat_result
+from fs3.client.fresh import filled
 from fs3.client.handle import Handle
 from fs3.client.mode import Mode
 from fs3.errors import Fs3Error, InvalidArgument
@@ -106,8 +106,7 @@ class File(io.BufferedIOBase):
             if len(ready) == size and not self._writes.size:
                 self._position += size
                 return bytes(ready)
-            memory = np.empty(min(size, max(self._known_rest(), 0)), np.uint8)
-            return memory[: self._read_here(memory.data)].tobytes()
+            return filled(min(size, max(self._known_rest(), 0)), self._read_here)
 
     def read1(self, size: int = -1, /) -> bytes:
         """At most one request's worth: what the window holds, or the next window."""
@@ -137,8 +136,8 @@ class File(io.BufferedIOBase):
 
     def read_at(self, offset: int, size: int) -> bytes:
         """`size` bytes at `offset`, fewer only at the end of the file."""
-        memory = np.empty(min(size, max(self.size - offset, 0)), np.uint8)
-        return memory[: self.readinto_at(offset, memory.data)].tobytes()
+        known = min(size, max(self.size - offset, 0))
+        return filled(known, lambda into: self.readinto_at(offset, into))
 
     def readinto_at(self, offset: int, buffer: Buffer) -> int:
         """Fills the buffer from `offset` straight from storage; the number of bytes."""
@@ -297,8 +296,7 @@ class File(io.BufferedIOBase):
     # Reading, with the lock held.
 
     def _read_rest(self) -> bytes:
-        memory = np.empty(max(self._known_rest(), 0), np.uint8)
-        return memory[: self._read_here(memory.data)].tobytes()
+        return filled(max(self._known_rest(), 0), self._read_here)
 
     def _known_rest(self) -> int:
         """Bytes from the position to the end; asks the metadata service when that seems reached."""

@@ -20,6 +20,7 @@ from fs3.client.batch import Bytes, Integers, Reader, Sample
 from fs3.client.connection import Connection, Link
 from fs3.client.entry import DirEntry, stat_result
 from fs3.client.file import File, TextFile, bytes_of
+from fs3.client.fresh import filled
 from fs3.client.handle import Handle
 from fs3.client.mode import Mode, parse_mode
 from fs3.client.path import StrPath, relative
@@ -137,8 +138,7 @@ class FileSystem:
         """The whole file: one metadata call and one read."""
         handle = self._open(path, _READ, 0)
         try:
-            memory = np.empty(handle.length, np.uint8)
-            return memory[: handle.read_into(0, memory.data)].tobytes()
+            return filled(handle.length, lambda into: handle.read_into(0, into))
         finally:
             handle.close()
 

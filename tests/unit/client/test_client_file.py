@@ -21,6 +21,7 @@ from fs3.client.buffers import ReadWindow, WriteBuffer
 from fs3.client.fake import FakeCluster
 from fs3.client.file import File
 from fs3.client.filesystem import FileSystem
+from fs3.client.fresh import filled
 from fs3.client.mode import parse_mode
 from fs3.config.client import ClientConfig
 from fs3.errors import InvalidArgument, NoSpace, StaleHandle, Unavailable
@@ -555,3 +556,34 @@ def test_modes(text: str, flags: int) -> None:
     mode = parse_mode(text)
     assert mode.flags == flags
     assert mode.binary == ("b" in text)
+
+
+@pytest.mark.parametrize("size", [0, 10, 200_000])
+def test_bytes_are_filled_in_place_and_cut_where_the_file_ends(size: int) -> None:
+    data = np.random.default_rng(0).bytes(size)
+
+    def fill(into: memoryview) -> int:
+        into[: size // 2] = data[: size // 2]
+        return size // 2
+
+    def fill_all(into: memoryview) -> int:
+        into[:] = data
+        return size
+
+    assert filled(size, fill) == data[: size // 2]
+    whole = filled(size, fill_all)
+    assert (whole, hash(whole), type(whole)) == (data, hash(data), bytes)
+
+
+def test_memory_of_an_interrupted_read_outlives_it() -> None:
+    views: list[memoryview] = []
+
+    def interrupt(into: memoryview) -> int:
+        views.append(into)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        filled(1_000_000, interrupt)
+    gc.collect()
+    views[0][:] = b"x" * 1_000_000  # as a read does that was on its way
+    assert bytes(views[0]) == b"x" * 1_000_000
