@@ -46,7 +46,9 @@ ODD = st.builds(
 )
 PATHS = st.one_of(COMMON, COMMON, COMMON, ODD)
 TARGETS = st.one_of(PATHS, PATHS.map(lambda path: "/" + path))
-MODES = st.sampled_from([0o777, 0o777, 0o755, 0o1777, 0o700, 0o555, 0o711, 0o744, 0o666, 0o000])
+MODES = st.sampled_from(
+    [0o777, 0o1777, 0o777, 0o1777, 0o755, 0o700, 0o555, 0o711, 0o744, 0o666, 0o000]
+)
 UIDS = st.sampled_from([0, 0, 1000, 1000, 1001])
 CLIENTS = {0: 1, 1000: 2, 1001: 2}
 LENGTHS = st.integers(0, 1 << 40)
