@@ -13,6 +13,7 @@ from typing import Final
 
 from rich.console import Console
 
+from deploy.demo.progress import bar
 from deploy.demo.report import print_summary, print_where
 from deploy.demo.runner import Demo
 from deploy.demo.stage import FULL, QUICK
@@ -34,17 +35,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"demo: {error}", file=sys.stderr)
         return COULD_NOT_RUN
     scale = QUICK if options.quick else FULL
-    demo = Demo(workspace.directory, scale, Console(stderr=True), keep=options.keep)
+    bars = Console(stderr=True)
+    demo = Demo(workspace.directory, scale, bars, keep=options.keep)
     console = Console(highlight=False, soft_wrap=True)
     try:
         code, verdict = _run(demo, workspace, console)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave a cluster
         if not options.keep:
-            demo.stop()
-            workspace.remove()
+            with bar(bars, "clean up", None):
+                demo.stop()
+                workspace.remove()
     if options.keep:
         print_where(console, demo.cluster.directory)
+    else:
+        console.print("Everything was stopped and removed; --keep leaves the cluster to look at.")
     console.print(verdict)
     if options.json:
         print(demo.report.to_json(ok=code == GOOD), flush=True)

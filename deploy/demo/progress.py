@@ -18,5 +18,5 @@ def bar(console: Console, title: str, total: int | None) -> Iterator[Advance]:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(title, total=total)
         yield lambda count: progress.advance(task, count)
-        if total is None:
-            progress.update(task, total=1, completed=1)
+        whole = total or 1
+        progress.update(task, total=whole, completed=whole)

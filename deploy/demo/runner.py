@@ -84,14 +84,12 @@ class Demo:
             lambda advance: tokenise(paths, sources, scale.partitions, reader, advance),
         )
         leave_cores_to_the_cluster()
-        trainer = Trainer(reader, tokenised.directories["train"], scale.batch_size)
-        self._stage(
+        trained = self._stage(
             "train",
             scale.steps,
-            lambda advance: train(
-                trainer, reader, tokenised.directories["validation"], scale, advance
-            ),
+            lambda advance: train(reader, tokenised.directories, scale, advance),
         )
+        trainer = trained.trainer
         saved = self._stage("checkpoint", None, lambda _: save(storage, CHECKPOINT, trainer))
         name = f"node-{random.randint(1, NODES)}"
         victim = Victim(name, lambda: self.cluster.kill(name))

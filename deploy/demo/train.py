@@ -30,6 +30,7 @@ SHAPE: Final = ModelShape()
 class Trained:
     """Losses are nats per byte; `waiting_s` is what the loop waited for data."""
 
+    trainer: "Trainer"
     steps: int
     samples_per_s: float
     waiting_s: float
@@ -95,10 +96,11 @@ class Trainer:
 
 
 def train(
-    trainer: Trainer, reader: FileSource, validation: str, scale: Scale, advance: Advance
+    reader: FileSource, directories: Mapping[str, str], scale: Scale, advance: Advance
 ) -> Trained:
-    """Trains `scale.steps` steps; advances once per step."""
-    unseen = validation_windows(reader, validation, scale.validation_windows)
+    """Trains `scale.steps` steps on the split "train"; advances once per step."""
+    trainer = Trainer(reader, directories["train"], scale.batch_size)
+    unseen = validation_windows(reader, directories["validation"], scale.validation_windows)
     entropy = byte_entropy(unseen)
     before = trainer.loss(unseen)
     batches = trainer.batches()
@@ -118,6 +120,7 @@ def train(
         f"fall below {entropy:.3f}, the entropy of their single bytes",
     )
     return Trained(
+        trainer=trainer,
         steps=scale.steps,
         samples_per_s=scale.steps * scale.batch_size / elapsed,
         waiting_s=waiting,

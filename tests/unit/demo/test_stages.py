@@ -82,20 +82,19 @@ def test_ingest_notices_another_checksum(tmp_path: Path) -> None:
 def test_training_learns_and_a_restored_trainer_goes_on_alike(
     tmp_path: Path, text: dict[str, str]
 ) -> None:
-    trainer = Trainer(LocalSource(), text["train"], SMALL.batch_size)
-    result = train(trainer, LocalSource(), text["validation"], SMALL, ignore)
+    result = train(LocalSource(), text, SMALL, ignore)
     assert result.loss_after < result.byte_entropy < result.loss_before
-    saved = save(LocalStorage(), str(tmp_path / "checkpoint"), trainer)
+    saved = save(LocalStorage(), str(tmp_path / "checkpoint"), result.trainer)
     fresh = Trainer(LocalSource(), text["train"], SMALL.batch_size)
-    assert restore(LocalStorage(), saved, trainer, fresh).tensors > 20
+    assert restore(LocalStorage(), saved, result.trainer, fresh).tensors > 20
 
 
 def test_training_without_structure_to_learn_fails(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).integers(1, 256, 40_000, np.uint8).tobytes()
-    directories = [tokens(tmp_path / name, noise[i::2]) for i, name in enumerate("ab")]
-    trainer = Trainer(LocalSource(), directories[0], SMALL.batch_size)
+    splits = ("train", "validation")
+    directories = {name: tokens(tmp_path / name, noise[i::2]) for i, name in enumerate(splits)}
     with pytest.raises(StageFailed, match="must fall below"):
-        train(trainer, LocalSource(), directories[1], dataclasses.replace(SMALL, steps=3), ignore)
+        train(LocalSource(), directories, dataclasses.replace(SMALL, steps=3), ignore)
 
 
 def test_byte_entropy_is_that_of_the_predicted_bytes() -> None:
