@@ -32,6 +32,7 @@ def run(configuration: Path, stop: service.Stop) -> None:
         port=config.metadata_port,
         space=lambda: usable_space(manager, config.formation.replicas),
         is_client_dead=manager.is_client_dead,
+        follow=manager.follow,
     )
     try:
         manager.start(metadata.start())

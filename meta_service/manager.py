@@ -22,9 +22,11 @@ from fs3.model.routing import NodeKind, Routing
 from fs3.runtime import control
 from fs3.runtime.host import boot_id, wall_clock_ns
 from fs3.wire.cluster_records import NodeRecord
+from fs3.wire.follow import Follow, Followed
 from fs3.wire.proto import admin_pb2_grpc, manager_pb2_grpc
 from meta_service.cluster_store import ClusterStore
 from meta_service.core import events
+from meta_service.core.clients import Client
 from meta_service.core.events import Answer, TargetStatus
 from meta_service.kv.transaction import Engine
 from meta_service.loop import ManagerLoop
@@ -87,6 +89,15 @@ class Manager:
     def is_client_dead(self, incarnation: Incarnation) -> bool:
         """The client process has certainly not lived for the expiry of its session."""
         return self._loop.clients.is_dead(incarnation, self._loop.now())
+
+    def follow(self, request: Follow) -> Followed:
+        """Answers a client that follows the routing over fs3rpc; it is alive, too."""
+        client = Client(request.host, request.pid, request.description, self._loop.now())
+        incarnation = Incarnation(request.client)
+        self._asyncio.call_soon_threadsafe(self._loop.clients.extend, incarnation, client)
+        newest = self.routing()
+        is_newest = (request.epoch, request.version) >= (newest.epoch, newest.version)
+        return Followed(None if is_newest else newest)
 
     def start(self, metadata_port: int) -> None:
         """Announces the metadata server of this process and opens the gRPC port.

@@ -23,6 +23,7 @@ from fs3.model.routing import Routing
 from fs3.runtime.host import wall_clock_ns
 from fs3.units import NANOSECONDS_PER_SECOND
 from fs3.wire import metadata as wire
+from fs3.wire.follow import FOLLOW, Follow, Followed
 from fs3.wire.frame import PeerKind
 from fs3.wire.metadata import Caller
 from meta_service.jobs.cuts import Cuts
@@ -49,6 +50,9 @@ _DECODERS: Final = {
     for method, (request, _) in wire.METHODS.items()
 }
 
+_decode_follow: Final = msgspec.msgpack.Decoder(Follow).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+
 Request = tuple[int, int, int, bytes, int, int]
 """(connection, request id, method, body, peer kind, peer incarnation) from the transport."""
 
@@ -62,6 +66,7 @@ class MetadataService:
     host, port: where to listen; port 0 takes a free one.
     space: what the cluster can store.
     is_client_dead: whether a client process is certainly gone.
+    follow: answers clients that follow the routing.
 
     Attributes:
         statistics: counts and latencies by operation.
@@ -80,7 +85,9 @@ class MetadataService:
         port: int,
         space: Callable[[], Space],
         is_client_dead: Callable[[Incarnation], bool],
+        follow: Callable[[Follow], Followed],
     ) -> None:
+        self._follow: Final = follow
         self.statistics: Final = Statistics()
         self._engine: Final = engine
         self._routing: Final = routing
@@ -174,15 +181,18 @@ class MetadataService:
         taken_at = time.perf_counter()
         calls: list[Call] = []
         callers: list[tuple[int, int]] = []
-        refused: list[Addressed] = []
+        at_once: list[Addressed] = []
         for connection, request, method, body, _, _ in requests:
             try:
+                if method == FOLLOW:
+                    at_once.append((connection, request, self._followed(body)))
+                    continue
                 calls.append(_decode(method, body))
                 callers.append((connection, request))
             except Fs3Error as error:
-                refused.append((connection, request, error_reply(error)))
-        replies = self._run(calls)
-        at_once, on_media = refused, list[Addressed]()
+                at_once.append((connection, request, error_reply(error)))
+        replies = self._run(calls) if calls else ()
+        on_media = list[Addressed]()
         for (connection, request), call, reply in zip(callers, calls, replies, strict=True):
             must_wait = type(call.request) is wire.Sync and reply.status == 0
             (on_media if must_wait else at_once).append((connection, request, reply))
@@ -194,6 +204,13 @@ class MetadataService:
             self._media.add(on_media)
         if any(_may_cut(call.request) for call in calls):
             self._workers[_CUTS].kick()
+
+    def _followed(self, body: bytes) -> Reply:
+        try:
+            request = _decode_follow(body)
+        except msgspec.MsgspecError as error:
+            raise InvalidArgument(f"malformed Follow request: {error}") from None
+        return Reply(0, _encode(self._follow(request)))
 
     def _send(self, replies: Sequence[Addressed]) -> None:
         self._server.reply([(connection, n, *reply) for connection, n, reply in replies])

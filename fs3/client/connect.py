@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from fs3.client import fork
 from fs3.client.connection import Connection
 from fs3.client.filesystem import FileSystem
+from fs3.client.follower import RoutingFollower
 from fs3.client.metadata import Identity, MetadataClient
 from fs3.client.ports import Channel
 from fs3.client.routing import ManagerLink
 from fs3.config.client import ClientConfig, Location
 from fs3.config.cluster import CLUSTER_FILE, Endpoint, parse_url, read_cluster_file
 from fs3.errors import NotFound, Unavailable
-from fs3.ids import new_incarnation
+from fs3.ids import Incarnation, new_incarnation
 from fs3.model.routing import Routing
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 _START_TIMEOUT_S: Final = 60.0
 _PROBE_TIMEOUT_S: Final = 1.0
+
+_newest: Final[dict[str, Routing]] = {}
+"""By URL, the routing a forked child starts from."""
 
 
 def connect(
@@ -92,8 +97,9 @@ class ClusterOpener:
         from fs3._native import IoClient, RpcChannel
 
         incarnation = new_incarnation()
-        manager = ManagerLink(self.url, incarnation, description=" ".join(sys.argv[:2])[:200])
+        manager = self._link(incarnation)
         routing = manager.start(self.config.connect_deadline_s)
+        manager.subscribe(lambda newest: _newest.__setitem__(self.url, newest))
         data = IoClient(cluster_id=routing.cluster_id, incarnation=incarnation)
         manager.subscribe(lambda newest: data.set_routing(_chains(newest)))
 
@@ -110,6 +116,13 @@ class ClusterOpener:
             manager.meta_endpoints, dial, Identity.of_process(), incarnation, self.config
         )
         return Connection(metadata, data, manager.routing, self.config, manager.close)
+
+    def _link(self, incarnation: Incarnation) -> ManagerLink | RoutingFollower:
+        description = " ".join(sys.argv[:2])[:200]
+        inherited = _newest.get(self.url) if fork.is_child() else None
+        if inherited is not None:
+            return RoutingFollower(inherited, incarnation, description=description)
+        return ManagerLink(self.url, incarnation, description=description)
 
 
 def _cluster_url(location: Location, start: bool) -> str:

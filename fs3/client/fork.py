@@ -19,12 +19,21 @@ _registered: Final[weakref.WeakSet[Forkable]] = weakref.WeakSet()
 abandoned: Final[list[object]] = []
 """Objects of the parent whose destructors would wait for threads that do not exist here."""
 
+_is_child = False
+
+
+def is_child() -> bool:
+    """This process was forked from one that had loaded the client."""
+    return _is_child
+
 
 def register(item: Forkable) -> None:
     _registered.add(item)
 
 
 def _reset_in_child() -> None:
+    global _is_child
+    _is_child = True
     for item in list(_registered):
         item.after_fork_in_child()
 

@@ -15,8 +15,9 @@ import grpc
 from fs3.config.cluster import Endpoint, parse_url
 from fs3.errors import Fs3Error, StaleRouting, Unavailable
 from fs3.ids import UNKNOWN_CLUSTER, ClusterId
-from fs3.model.routing import NodeKind, NodeState, Routing
+from fs3.model.routing import Routing
 from fs3.runtime import control
+from fs3.runtime.endpoints import metadata_endpoints
 from fs3.wire import routing as codec
 from fs3.wire.proto import manager_pb2, manager_pb2_grpc, routing_pb2
 
@@ -179,11 +180,3 @@ class RoutingWatcher:
 
 def _nothing() -> None:
     """There is no stream to cancel yet."""
-
-
-def metadata_endpoints(routing: Routing) -> tuple[Endpoint, ...]:
-    return tuple(
-        Endpoint(node.host, node.port)
-        for node in routing.nodes
-        if node.kind is NodeKind.META and node.state is NodeState.ALIVE
-    )

@@ -22,6 +22,7 @@ from fs3.errors import (
 )
 from fs3.ids import ROOT_INODE, Incarnation, NodeId, RequestId, new_cluster_id
 from fs3.wire import metadata as wire
+from fs3.wire.follow import Followed
 from fs3.wire.metadata import Caller, Mkdir, Open, Stat, Sync
 from meta_service.kv.rocksdb import RocksDbEngine
 from meta_service.media import MediaReplies
@@ -87,6 +88,7 @@ def service(engine: RocksDbEngine) -> Iterator[MetadataService]:
         port=0,
         space=lambda: Space(1000, 600),
         is_client_dead=lambda _: False,
+        follow=lambda _: Followed(None),
     )
     yield service
     service.stop()
@@ -232,6 +234,7 @@ def test_a_port_in_use(service: MetadataService, engine: RocksDbEngine) -> None:
             port=port,
             space=lambda: Space(0, 0),
             is_client_dead=lambda _: False,
+            follow=lambda _: Followed(None),
         )
 
 
@@ -249,6 +252,7 @@ def test_the_namespace_is_there_after_a_restart(tmp_path: Path) -> None:
             port=0,
             space=lambda: Space(0, 0),
             is_client_dead=lambda _: False,
+            follow=lambda _: Followed(None),
         )
         client = Client(service.start())
         [answer] = client.call(Mkdir(ROOT_INODE, f"d{round_}"))
