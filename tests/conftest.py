@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import tomllib
 from pathlib import Path
 
@@ -12,6 +13,12 @@ ALLOWED = [
     for entry in tomllib.loads((Path(__file__).parent / "skips.toml").read_text())["skip"]
 ]
 _unexpected: list[str] = []
+
+
+def pytest_configure() -> None:
+    # A run started in the background inherits ignored interrupts and would pass them on to every
+    # process it starts; tests of Ctrl-C need them as in a terminal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
