@@ -6,6 +6,8 @@ import dataclasses
 
 from smallpond.core.events import AttemptId, HostId, JobId, StageId, WorkerId
 
+CANCELLED = "cancelled"  # the message of `JobFailed` when somebody asked for it
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StartWorker:
@@ -53,7 +55,7 @@ class JobFailed:
     """The job has ended without result; `attempt` is the one that could not be helped.
 
     Attributes:
-        attempt: None if the job was cancelled.
+        attempt: None if the job was cancelled or no worker can be had.
         attempts: how many attempts the task has had.
     """
 

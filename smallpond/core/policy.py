@@ -26,7 +26,7 @@ class Policy:
     transient_failures_max: int = 5
     memory_growths_max: int = 4
     losses_max: int = 5
-    start_failures_max: int = 3
+    start_failures_max: int = 10
     backoff_s: float = 0.2
     speculation: bool = True
     speculation_samples_min: int = 5

@@ -18,6 +18,7 @@ import bisect
 from collections.abc import Iterable, Iterator
 
 from smallpond.core.effects import (
+    CANCELLED,
     AcceptOutput,
     Effect,
     JobFailed,
@@ -81,7 +82,7 @@ class Scheduler:
             case JobSubmitted():
                 self._job_submitted(event, effects)
             case JobCancelled():
-                self._end_job(event.job, None, "cancelled", effects)
+                self._end_job(event.job, None, CANCELLED, effects)
             case StageForgotten():
                 self._forget(event.stage)
             case AttemptSucceeded():

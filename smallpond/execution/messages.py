@@ -45,7 +45,6 @@ class RunAttempt:
     threads: int
     memory_bytes: int
     output_path: str
-    temp_directory: str
     inline_bytes_max: int
 
 

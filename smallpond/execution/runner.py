@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from smallpond.core.effects import (
+    CANCELLED,
     AcceptOutput,
     Effect,
     JobFailed,
@@ -275,7 +276,6 @@ class Runner:
         self._inputs[order.attempt] = inputs
         number = order.attempt.number
         path = self._directory.attempt_path(task.stage, task.partition, number)
-        scratch = f"{self._directory.local_temp}/{task.stage}.{task.partition}.{number}"
         few = stage.partitions <= _INLINE_TASKS_MAX
         self._launcher.send(
             order.worker,
@@ -285,7 +285,6 @@ class Runner:
                 threads=order.threads,
                 memory_bytes=order.memory_bytes,
                 output_path=path,
-                temp_directory=scratch,
                 inline_bytes_max=_INLINE_BYTES_MAX if few else 0,
             ),
         )
@@ -299,7 +298,8 @@ class Runner:
         from smallpond.execution import failure
 
         if effect.attempt is None:
-            return JobCancelledError(effect.message)
+            kind = JobCancelledError if effect.message == CANCELLED else SmallpondError
+            return kind(effect.message)
         stage = self._stages[effect.attempt.task.stage]
         inputs = self._inputs.get(effect.attempt, ())
         failed = self._failed.get(effect.attempt)

@@ -15,5 +15,7 @@ def start_runner(config: Config, directory: JobDirectory) -> Runner:
     """A runner whose first worker is starting."""
     logs = None if files.is_remote(directory.root) else directory.log_root
     workers_max = config.num_executors or config.cpus
-    launcher = LocalLauncher(workers_max, config.cpus, config.memory_bytes, logs)
+    launcher = LocalLauncher(
+        workers_max, config.cpus, config.memory_bytes, logs, directory.local_temp
+    )
     return Runner(Scheduler(Policy()), launcher, directory)

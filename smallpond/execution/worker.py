@@ -12,7 +12,6 @@ import ctypes
 import os
 import queue
 import resource
-import shutil
 import signal
 import socket
 import sys
@@ -35,6 +34,7 @@ from smallpond.execution.messages import (
     receive,
     send,
 )
+from smallpond.operators.engine import EnginePool
 from smallpond.operators.rows import BatchRows, Rows, StoredRows
 from smallpond.operators.sql import Sql
 from smallpond.operators.step import TaskOutput
@@ -44,8 +44,13 @@ from smallpond.plan.stage import Apply, Leaf, Pipeline, ResolvedInput, StoredInp
 _PR_SET_PDEATHSIG = 1
 
 
-def main(descriptor: int, parent: int) -> None:
-    """Serve the driver at the other end of the inherited socket."""
+def main(descriptor: int, parent: int, temp_directory: str) -> None:
+    """Serve the driver at the other end of the inherited socket.
+
+    Args:
+        parent: process id of the driver.
+        temp_directory: local scratch space of this worker, removed when it has ended.
+    """
     _die_with(parent)
     peer = socket.socket(fileno=descriptor)
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -54,6 +59,7 @@ def main(descriptor: int, parent: int) -> None:
 
     send(peer, Ready(os.getpid()))
     pipelines: dict[int, bytes | Pipeline] = {}
+    pool = EnginePool(temp_directory)
     while True:
         message = inbox.get()
         match message:
@@ -62,7 +68,7 @@ def main(descriptor: int, parent: int) -> None:
             case ForgetStage(stage):
                 pipelines.pop(stage, None)
             case RunAttempt():
-                send(peer, _run(message, pipelines))
+                send(peer, _run(message, pipelines, pool))
 
 
 def _die_with(parent: int) -> None:
@@ -77,21 +83,24 @@ def _read(peer: socket.socket, inbox: queue.SimpleQueue[Any]) -> None:
     os._exit(0)
 
 
-def _run(order: RunAttempt, pipelines: dict[int, bytes | Pipeline]) -> Finished | Failed:
+def _run(
+    order: RunAttempt, pipelines: dict[int, bytes | Pipeline], pool: EnginePool
+) -> Finished | Failed:
     started, cpu_started = time.monotonic(), time.process_time()
     task: TaskContext | None = None
+    went_well = False
     try:
         pipeline = _pipeline(order.attempt.task.stage, pipelines)
-        task = _context(order, pipeline)
+        task = _context(order, pipeline, pool)
         output = run_pipeline(pipeline, order.inputs, task)
+        went_well = True
     except BaseException as error:
         if isinstance(error, SystemExit | KeyboardInterrupt):
             error = RuntimeError(f"the function raised {type(error).__name__}: {error}")
         return failure.report(order.attempt, task.failure if task else None, error)
     finally:
         if task is not None:
-            task.close()
-        shutil.rmtree(order.temp_directory, ignore_errors=True)
+            task.close(went_well)
         sys.stdout.flush()
         sys.stderr.flush()
     metrics = Metrics(
@@ -111,7 +120,7 @@ def _pipeline(stage: int, pipelines: dict[int, bytes | Pipeline]) -> Pipeline:
     return known
 
 
-def _context(order: RunAttempt, pipeline: Pipeline) -> TaskContext:
+def _context(order: RunAttempt, pipeline: Pipeline, pool: EnginePool) -> TaskContext:
     pa.set_cpu_count(max(1, order.threads))
     return TaskContext(
         partition=order.attempt.task.partition,
@@ -120,7 +129,7 @@ def _context(order: RunAttempt, pipeline: Pipeline) -> TaskContext:
         seed=pipeline.seed,
         threads=order.threads,
         memory_bytes=order.memory_bytes,
-        temp_directory=order.temp_directory,
+        pool=pool,
         output_path=order.output_path,
         inline_bytes_max=order.inline_bytes_max,
         engine_share=1 / _engines(pipeline.root),

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +31,7 @@ _LOG_TAIL_BYTES = 2000
 # directory out of it unless the driver has it there too.
 _BOOT = (
     "import sys, json; a = sys.argv; sys.path[:] = json.loads(a[3]); "
-    "from smallpond.execution.worker import main; main(int(a[1]), int(a[2]))"
+    "from smallpond.execution.worker import main; main(int(a[1]), int(a[2]), a[4])"
 )
 
 
@@ -38,10 +39,16 @@ class LocalLauncher:
     """Workers are child processes, each with a socket pair and a reader thread."""
 
     def __init__(
-        self, workers_max: int, cpus: int, memory_bytes: int, log_directory: str | None
+        self,
+        workers_max: int,
+        cpus: int,
+        memory_bytes: int,
+        log_directory: str | None,
+        temp_directory: str,
     ) -> None:
         self._host = HostJoined(_HOST, cpus, 0, memory_bytes, workers_max, workers_warm=1)
         self._log_directory = log_directory
+        self._temp_directory = temp_directory
         self._ids = itertools.count(1)
         self._processes: dict[WorkerId, subprocess.Popen[bytes]] = {}
         self._sockets: dict[WorkerId, socket.socket] = {}
@@ -58,7 +65,7 @@ class LocalLauncher:
         mine, theirs = socket.socketpair()
         log = self._log_path(worker)
         try:
-            process = self._spawn(theirs, log)
+            process = self._spawn(theirs, log, self._scratch(worker))
         except OSError as error:
             mine.close()
             self._post(WorkerStartFailed(_HOST, str(error)))
@@ -89,12 +96,17 @@ class LocalLauncher:
         for thread in self._threads:
             thread.join()
 
-    def _spawn(self, theirs: socket.socket, log: str | None) -> subprocess.Popen[bytes]:
+    def _scratch(self, worker: WorkerId) -> str:
+        return os.path.join(self._temp_directory, f"worker-{worker}")
+
+    def _spawn(
+        self, theirs: socket.socket, log: str | None, scratch: str
+    ) -> subprocess.Popen[bytes]:
         number = str(theirs.fileno())
         paths = json.dumps([os.path.abspath(path) if path == "" else path for path in sys.path])
         with open(log or os.devnull, "ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-P", "-c", _BOOT, number, str(os.getpid()), paths],
+                [sys.executable, "-P", "-c", _BOOT, number, str(os.getpid()), paths, scratch],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -125,6 +137,7 @@ class LocalLauncher:
                 self._post(FromWorker(worker, message))
         reason = _how_it_ended(process.wait())
         peer.close()
+        shutil.rmtree(self._scratch(worker), ignore_errors=True)
         if has_joined:
             self._post(WorkerLost(worker, reason))
         else:

@@ -32,23 +32,52 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class SqlEngine:
-    """A private in-memory database; everything in it goes when the task ends."""
+class EnginePool:
+    """Idle DuckDB instances of a worker: making one costs more than many a task.
 
-    def __init__(self, threads: int, memory_bytes: int, temp_directory: str) -> None:
+    Args:
+        temp_directory: where instances spill; they remove what they put there.
+    """
+
+    def __init__(self, temp_directory: str) -> None:
+        self._temp_directory = temp_directory
+        self._idle: list[duckdb.DuckDBPyConnection] = []
+
+    def take(self, threads: int, memory_bytes: int) -> SqlEngine:
+        """An instance with the given budget and nothing in it."""
+        instance = self._idle.pop() if self._idle else self._new_instance()
         limit = max(_MEMORY_BYTES_MIN, int(memory_bytes * _SHARE_OF_TASK_MEMORY))
+        connection = instance.cursor()
+        connection.execute(f"set threads = {threads}")
+        connection.execute(f"set memory_limit = '{limit}B'")
+        return SqlEngine(instance, connection)
+
+    def give_back(self, engine: SqlEngine) -> None:
+        """Only after a task that went well; the others' instances are better not trusted."""
+        engine.close()
+        self._idle.append(engine.instance)
+
+    def _new_instance(self) -> duckdb.DuckDBPyConnection:
         import duckdb
 
-        self.connection = duckdb.connect(
+        return duckdb.connect(
             ":memory:",
             config={
-                "threads": threads,
-                "memory_limit": f"{limit}B",
-                "temp_directory": temp_directory,
+                "temp_directory": self._temp_directory,
                 "arrow_large_buffer_size": True,
                 "allow_unsigned_extensions": True,
             },
         )
+
+
+class SqlEngine:
+    """A connection to a DuckDB instance that nobody else uses; its views and tables go with it."""
+
+    def __init__(
+        self, instance: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection
+    ) -> None:
+        self.instance = instance
+        self.connection = connection
         self._names = 0
 
     def seed(self, fraction: float) -> None:
@@ -79,6 +108,14 @@ class SqlEngine:
         name = self._new_name()
         self.connection.register(name, rows)
         return name
+
+    def use_filesystem(self, filesystem: Any) -> None:
+        """Let SQL open URLs of an fsspec file system, which stays with the instance."""
+        protocol = filesystem.protocol
+        name = protocol if isinstance(protocol, str) else protocol[0]
+        if self.connection.filesystem_is_registered(name):
+            self.connection.unregister_filesystem(name)
+        self.connection.register_filesystem(filesystem)
 
     def query(self, query: str) -> duckdb.DuckDBPyRelation:
         return self.connection.sql(query)

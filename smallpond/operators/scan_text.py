@@ -42,7 +42,7 @@ class ScanText:
         engine = task.new_engine()
         for place in {files.files_for(piece.path) for piece in pieces}:
             if isinstance(place, files.RemoteFiles):
-                engine.connection.register_filesystem(place.filesystem)
+                engine.use_filesystem(place.filesystem)
         arguments = [f"[{', '.join(literal(piece.path) for piece in pieces)}]"]
         arguments += [f"{name} = {_sql_value(value)}" for name, value in self.options]
         if self.schema:

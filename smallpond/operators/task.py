@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import os
 from collections.abc import Iterator
 
 import numpy as np
 
-from smallpond.operators.engine import SqlEngine
+from smallpond.operators.engine import EnginePool, SqlEngine
 
 
 class StepFailed(Exception):
@@ -32,7 +31,7 @@ class TaskContext:
         attempt: unique among the attempts at this partition.
         seed: repeatable randomness; the same for every attempt at this partition.
         threads, memory_bytes: what the scheduler granted.
-        temp_directory: local scratch space, emptied when the attempt ends.
+        pool: where DuckDB instances come from.
         output_path: path that no other attempt uses; no file is there yet.
         inline_bytes_max: output up to this size travels in the result message.
         failure: set by the step that failed, because DuckDB replaces the exceptions of Python code
@@ -45,7 +44,7 @@ class TaskContext:
     seed: int
     threads: int
     memory_bytes: int
-    temp_directory: str
+    pool: EnginePool
     output_path: str
     inline_bytes_max: int
     engine_share: float = 1.0
@@ -54,10 +53,8 @@ class TaskContext:
     _dice: dict[str, np.random.Generator] = dataclasses.field(default_factory=dict)
 
     def new_engine(self) -> SqlEngine:
-        """A fresh DuckDB with this pipeline's share of the task's memory, closed with the task."""
-        os.makedirs(self.temp_directory, exist_ok=True)
-        memory_bytes = int(self.memory_bytes * self.engine_share)
-        engine = SqlEngine(self.threads, memory_bytes, self.temp_directory)
+        """A DuckDB with this pipeline's share of the memory, for as long as the task runs."""
+        engine = self.pool.take(self.threads, int(self.memory_bytes * self.engine_share))
         self.engines.append(engine)
         return engine
 
@@ -84,6 +81,12 @@ class TaskContext:
                 self.failure = StepFailed(label, detail, error)
             raise self.failure from error
 
-    def close(self) -> None:
+    def close(self, went_well: bool) -> None:
+        """End the engines; those of a task that went well are used again."""
         while self.engines:
-            self.engines.pop().close()
+            engine = self.engines.pop()
+            if went_well:
+                self.pool.give_back(engine)
+            else:
+                engine.close()
+                engine.instance.close()

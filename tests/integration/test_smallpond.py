@@ -127,7 +127,8 @@ def test_sources_and_outputs_behind_fsspec(sp: Session, tmp_path: Path) -> None:
     cut.map(lambda r: {"b": r["a"] * 2}).write_parquet(f"{url}/out")
     assert sorted(column(sp.read_parquet(f"{url}/out"), "b")) == list(range(0, 200, 2))
     (tmp_path / "c.csv").write_text("1,x\n")
-    assert sp.read_csv(f"{url}/c.csv", schema={"n": "int", "s": "varchar"}).count() == 1
+    for _ in range(2):  # the second time in a DuckDB that has the file system already
+        assert sp.read_csv(f"{url}/c.csv", schema={"n": "int", "s": "varchar"}).count() == 1
 
 
 def test_staging_behind_fsspec(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -196,6 +197,39 @@ def _is_alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_a_job_of_200_tasks_survives_workers_killed_at_random(tmp_path: Path) -> None:
+    """After every fifteen attempts one of the workers that run something is killed."""
+    dice = random.Random(1)
+    with smallpond.init(data_root=str(tmp_path)) as sp:
+        runner = sp._runner
+        over = threading.Event()
+        killed = []
+
+        def chaos() -> None:
+            while not over.wait(0.005):
+                busy = [order.worker for order, _, _ in list(runner._started.values())]
+                if busy and len(runner.history) >= 15 * (len(killed) + 1):
+                    killed.append(dice.choice(busy))
+                    runner._launcher.stop(killed[-1])
+
+        thread = threading.Thread(target=chaos)
+        thread.start()
+        try:
+            frame = sp.partial_sql("select range as a from range(600000)")
+            frame = frame.repartition(200, by_rows=True)
+            frame = frame.map(lambda row: {"a": row["a"], "k": row["a"] % 1000})
+            frame = frame.repartition(20, hash_by="k")
+            query = "select k, count(*) as n, sum(a) as s from {0} group by k"
+            result = sp.partial_sql(query, frame).to_pandas()
+        finally:
+            over.set()
+            thread.join()
+    assert len(killed) > 5
+    assert sorted(result["k"]) == list(range(1000))
+    assert set(result["n"]) == {600}
+    assert result["s"].sum() == sum(range(600_000))
 
 
 def test_a_session_outlives_the_thread_that_made_it(tmp_path: Path) -> None:
