@@ -131,9 +131,11 @@ class MetadataService:
         if self._thread.ident is not None:
             self._thread.join()
             self._media.stop()
+        # First, so that no step waits for storage nodes that are being stopped as well.
+        self._io.close()
+        if self._thread.ident is not None:
             for worker in self._workers.values():
                 worker.stop()
-        self._io.close()
 
     def _jobs(self, is_client_dead: Callable[[Incarnation], bool]) -> dict[str, Worker]:
         config = self._config.jobs
