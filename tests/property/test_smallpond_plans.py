@@ -97,13 +97,15 @@ def filter_python(count: int, _: int) -> Operation:
 
 @operation("flat map")
 def flat_map(count: int, choice: int) -> Operation:
-    def repeat(row: dict[str, Any]) -> list[dict[str, Any]]:
-        return [row] * (count % 4)
+    times = 0 if choice % 16 == 0 else 1 + count % 3
 
-    query = f"select k, f, s from {{}}, range({count % 4})"
+    def repeat(row: dict[str, Any]) -> list[dict[str, Any]]:
+        return [row] * times
+
+    query = f"select k, f, s from {{}}, range({times})"
     if choice % 2:
         return lambda p, _: p.then(p.frame.flat_map(repeat, schema=SCHEMA), query)
-    items = f"k, f, s, unnest(range({count % 4})) as x"
+    items = f"k, f, s, unnest(range({times})) as x"
     return lambda p, _: p.then(p.frame.flat_map(items).map("k, f, s"), query)
 
 
