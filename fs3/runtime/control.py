@@ -78,4 +78,5 @@ def status_of(error: Fs3Error) -> tuple[grpc.StatusCode, str, tuple[tuple[str, s
 
 def _reason(details: str) -> str:
     """gRPC nests its reasons; the innermost one comes last."""
-    return details.strip().rpartition(": ")[2].splitlines()[0] if details else "no reason given"
+    innermost = details.strip().rpartition(": ")[2].splitlines()
+    return innermost[0].rstrip("]") if innermost else "no reason given"

@@ -19,7 +19,7 @@ from fs3.cli.settings import Settings
 from fs3.client.fake import FakeCluster
 from fs3.client.filesystem import FileSystem
 from fs3.client.metadata import Identity
-from fs3.errors import NoSpace, Unavailable
+from fs3.errors import Fs3Error, NoSpace, Unavailable, VersionMismatch
 
 FILE_COMMANDS = list(SECTIONS["File"])
 
@@ -315,12 +315,29 @@ def test_a_wrong_url_is_exit_2(capsys: pytest.CaptureFixture[str], url: str) -> 
     assert repr(url) in capsys.readouterr().err
 
 
-def test_a_cluster_that_refuses_is_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unavailable("no cluster manager answered at fs3://h:1 within 5 s; check the URL"),
+        VersionMismatch("the cluster speaks protocol 9, this fs3 speaks 1; upgrade fs3"),
+    ],
+)
+def test_a_cluster_that_cannot_be_used_is_exit_2(
+    capsys: pytest.CaptureFixture[str], error: Fs3Error
+) -> None:
     def refuse(_url: str | None, _directory: str | None) -> FileSystem:
-        raise Unavailable("no cluster manager answered at fs3://h:1 within 5 s; check the URL")
+        raise error
 
     assert main(["df"], Settings(connect=refuse)) == 2
-    assert "no cluster manager answered at fs3://h:1" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"fs3: {error.message}\n"
+
+
+def test_nobody_at_the_url_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ls", "--url", "fs3://127.0.0.1:1"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("fs3: no cluster manager answers at fs3://127.0.0.1:1 (")
+    assert "; check the URL, or start the cluster with `fs3 up`" in err
+    assert err.count("\n") == 1
 
 
 # Progress.
