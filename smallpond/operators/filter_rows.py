@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from smallpond.io import arrow
 from smallpond.operators.map_rows import row_text
-from smallpond.operators.rows import BATCH_ROWS, BatchRows, Rows
+from smallpond.operators.rows import BatchRows, Rows, for_row_functions
 from smallpond.operators.task import TaskContext
 
 
@@ -21,7 +21,7 @@ class FilterRows:
     function: Callable[[dict[str, Any]], Any]
 
     def apply(self, inputs: Sequence[Rows], task: TaskContext, label: str) -> Rows:
-        reader = inputs[0].reader(BATCH_ROWS)
+        reader = for_row_functions(inputs[0])
         kept = self._batches(reader, task, label)
         return BatchRows(pa.RecordBatchReader.from_batches(reader.schema, kept))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from smallpond.io import arrow
 from smallpond.operators.map_rows import row_text
-from smallpond.operators.rows import BATCH_ROWS, BatchRows, Rows, stream_of
+from smallpond.operators.rows import BATCH_ROWS, BatchRows, Rows, for_row_functions, stream_of
 from smallpond.operators.task import TaskContext
 
 
@@ -22,7 +22,7 @@ class FlatMapRows:
     schema: pa.Schema | None
 
     def apply(self, inputs: Sequence[Rows], task: TaskContext, label: str) -> Rows:
-        reader = inputs[0].reader(BATCH_ROWS)
+        reader = for_row_functions(inputs[0])
         batches = self._batches(reader, task, label)
         with task.step(label, "inferring the types of the result"):
             return BatchRows(stream_of(batches, self.schema, label))

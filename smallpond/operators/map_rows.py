@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from smallpond.io import arrow
-from smallpond.operators.rows import BATCH_ROWS, BatchRows, Rows, stream_of
+from smallpond.operators.rows import BatchRows, Rows, for_row_functions, stream_of
 from smallpond.operators.task import TaskContext
 
 _ROW_TEXT_MAX = 200
@@ -29,7 +29,7 @@ class MapRows:
     schema: pa.Schema | None
 
     def apply(self, inputs: Sequence[Rows], task: TaskContext, label: str) -> Rows:
-        reader = inputs[0].reader(BATCH_ROWS)
+        reader = for_row_functions(inputs[0])
         batches = self._batches(reader, task, label)
         with task.step(label, "inferring the types of the result"):
             return BatchRows(stream_of(batches, self.schema, label))

@@ -17,6 +17,8 @@ from smallpond.operators.engine import SqlEngine
 from smallpond.operators.task import TaskContext
 
 _HELD_BYTES_MAX = 64 << 20
+_FUNCTION_ROWS = 8192
+_FUNCTION_BYTES = 8 << 20  # as Arrow; some times that as Python objects
 BATCH_ROWS = 122_880  # DuckDB's row group, and the default of `map_batches`
 
 
@@ -156,6 +158,42 @@ class StoredRows:
         with self._task.step("", "reading the rows of an earlier step"):
             for batch in segments.read_segments(self._parts):
                 yield arrow.cast_batch(batch, self._schema)
+
+
+def for_row_functions(rows: Rows) -> pa.RecordBatchReader:
+    """The rows in batches that stay small as Python objects too, however wide a row is."""
+    reader = rows.reader(_FUNCTION_ROWS)
+    pieces = (piece for batch in reader for piece in cut(batch, _FUNCTION_BYTES))
+    return pa.RecordBatchReader.from_batches(reader.schema, pieces)
+
+
+def cut(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    """Slices of a batch of at most about `bytes_max` bytes, but at least one row."""
+    if batch.num_rows == 0:
+        return
+    count = -(-batch.nbytes // bytes_max)
+    rows = max(1, batch.num_rows // max(1, count))
+    for first in range(0, batch.num_rows, rows):
+        yield batch.slice(first, rows)
+
+
+def gathered(
+    reader: pa.RecordBatchReader, rows_max: int, bytes_max: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches merged until they have `rows_max` rows or about `bytes_max` bytes."""
+    pending: list[pa.RecordBatch] = []
+    rows, size_bytes = 0, 0
+    for batch in reader:
+        for piece in cut(batch, bytes_max):
+            is_full = rows + piece.num_rows > rows_max or size_bytes + piece.nbytes > bytes_max
+            if pending and is_full:
+                yield _merged(pending)
+                pending, rows, size_bytes = [], 0, 0
+            pending.append(piece)
+            rows += piece.num_rows
+            size_bytes += piece.nbytes
+    if pending:
+        yield _merged(pending)
 
 
 def rebatched(reader: pa.RecordBatchReader, batch_rows: int) -> pa.RecordBatchReader:

@@ -17,12 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from smallpond.io.segments import Segment, SegmentWriter
-from smallpond.operators.rows import BatchRows, Rows
+from smallpond.operators.rows import BatchRows, Rows, gathered
 from smallpond.operators.step import TaskOutput
 from smallpond.operators.store import output_of
 from smallpond.operators.task import TaskContext
 
 _BATCH_ROWS = 1 << 20
+_BUFFER_ROWS_MAX = 1 << 31
 _BUFFER_BYTES_MIN = 32 << 20  # small enough to stay in the caches and allocator of a worker
 _RUN_BYTES = 64 << 10  # with many partitions the buffer grows, so that runs do not get tiny
 _BUFFER_SHARE = 8  # of the task's memory at most: the buffer, its sorted copy, writes in flight
@@ -61,7 +62,8 @@ class Shuffle:
         extra = self.partitioning.key_columns(reader.schema)
         schema = pa.schema([reader.schema.field(i) for i in range(len(reader.schema) - extra)])
         writer = SegmentWriter(task.output_path, task.inline_bytes_max)
-        for batch in _buffers(reader, _buffer_bytes(count, task.memory_bytes)):
+        buffer_bytes = _buffer_bytes(count, task.memory_bytes)
+        for batch in gathered(reader, _BUFFER_ROWS_MAX, buffer_bytes):
             partition = self.partitioning.assign(batch, task, label)
             data = batch.select(list(range(len(schema))))
             for index, run in _runs(data, partition, count):
@@ -92,26 +94,3 @@ def _runs(
         size = int(sizes[index])
         yield int(index), batch.slice(start, size)
         start += size
-
-
-def _buffers(reader: pa.RecordBatchReader, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """Batches of at most about `bytes_max` bytes, merged out of smaller ones."""
-    pending: list[pa.RecordBatch] = []
-    size_bytes = 0
-    for batch in reader:
-        for piece in _pieces(batch, bytes_max):
-            if pending and size_bytes + piece.nbytes > bytes_max:
-                yield pa.concat_batches(pending)
-                pending, size_bytes = [], 0
-            pending.append(piece)
-            size_bytes += piece.nbytes
-    if pending:
-        yield pending[0] if len(pending) == 1 else pa.concat_batches(pending)
-
-
-def _pieces(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """A batch cut so that no piece is much larger than the buffer."""
-    count = -(-batch.nbytes // bytes_max) if batch.num_rows else 0
-    rows = -(-batch.num_rows // max(1, count))
-    for first in range(0, batch.num_rows, max(1, rows)):
-        yield batch.slice(first, rows)

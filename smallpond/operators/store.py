@@ -7,10 +7,11 @@ import dataclasses
 import pyarrow as pa
 
 from smallpond.io.segments import Segment, SegmentWriter
-from smallpond.operators.rows import BATCH_ROWS, Rows
+from smallpond.operators.rows import BATCH_ROWS, Rows, gathered
 from smallpond.operators.step import TaskOutput
 from smallpond.operators.task import TaskContext
 
+_SEGMENT_ROWS = 1 << 20
 _SEGMENT_BYTES = 32 << 20  # a reader of a few rows reads at most this much
 
 
@@ -36,14 +37,7 @@ class Store:
         del label
         reader = rows.reader(BATCH_ROWS)
         writer = SegmentWriter(task.output_path, task.inline_bytes_max)
-        segments: list[Segment] = []
-        pending: list[pa.RecordBatch] = []
-        for batch in reader:
-            pending.append(batch)
-            if sum(held.nbytes for held in pending) >= _SEGMENT_BYTES:
-                segments.append(writer.write(reader.schema, pending))
-                pending = []
-        if pending:
-            segments.append(writer.write(reader.schema, pending))
+        batches = gathered(reader, _SEGMENT_ROWS, _SEGMENT_BYTES)
+        segments = [writer.write(reader.schema, [batch]) for batch in batches]
         writer.close()
         return output_of([segments], reader.schema)

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from smallpond.io import arrow, files
-from smallpond.operators.rows import Rows, SqlRows
+from smallpond.operators.rows import BATCH_ROWS, Rows, SqlRows, gathered
 from smallpond.operators.step import TaskOutput
 from smallpond.operators.store import output_of
 from smallpond.operators.task import TaskContext
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+
+_ROW_GROUP_BYTES = 128 << 20  # a row group is held in memory until it is complete
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +79,7 @@ class WriteParquet:
                 count = rows.write_parquet(path, self.options.for_duckdb())
                 schema = arrow.large_schema(pq.read_schema(path))
             else:
-                schema, count = self._write(rows.reader(self.options.row_group_rows), path)
+                schema, count = self._write(rows.reader(BATCH_ROWS), path)
             if count == 0:
                 files.files_for(path).remove_tree(path)
                 return output_of([[]], schema)
@@ -92,7 +94,7 @@ class WriteParquet:
             place.open_output(path) as sink,
             self.options.writer(sink, reader.schema) as writer,
         ):
-            for batch in reader:
+            for batch in gathered(reader, self.options.row_group_rows, _ROW_GROUP_BYTES):
                 writer.write_batch(batch, self.options.row_group_rows)
                 count += batch.num_rows
         return reader.schema, count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import os
+import resource
 import signal
 import threading
 import warnings
@@ -511,6 +512,21 @@ def test_a_task_within_too_little_memory_spills(sp: Session) -> None:
     assert ordered.count() == 3_000_000
     hashes = ordered.to_arrow()["s"]
     assert pc.all(pc.greater_equal(hashes[1:], hashes[:-1])).as_py()
+
+
+def test_wide_rows_pass_functions_in_small_pieces(sp: Session) -> None:
+    """400 MB of text in one partition; all of it as Python objects would be several times that."""
+    texts = sp.partial_sql("select range as a, repeat('x', 200000) as t from range(2000)")
+
+    def size(row: dict[str, Any]) -> dict[str, Any]:
+        usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {"a": row["a"], "n": len(row["t"]), "kib": usage}
+
+    with smallpond.init(data_root=sp.config.data_root) as fresh:
+        rows = DataFrame(fresh, texts.plan).map(size).to_pandas()
+    assert list(rows["a"]) == list(range(2000))
+    assert set(rows["n"]) == {200_000}
+    assert rows["kib"].max() < 900 << 10
 
 
 def test_the_timeline_shows_attempts_and_opens_alone(tmp_path: Path) -> None:
