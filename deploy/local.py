@@ -323,7 +323,8 @@ class _Waiter:
                 with contextlib.suppress(grpc.RpcError):
                     status = stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=1.0)
                     applied = sum(node.routing_applied for node in status.nodes if node.targets)
-                    if status.healthy and status.writable and applied == self._file.nodes:
+                    is_up = status.healthy and status.writable and applied == self._file.nodes
+                    if is_up and not self._check_running():
                         return
                 time.sleep(POLL_S)
         raise Unavailable(
@@ -331,7 +332,8 @@ class _Waiter:
             f"logs are in {self._cluster.directory / 'log'}"
         )
 
-    def _check_running(self) -> None:
+    def _check_running(self) -> bool:
+        """Starts what has just ended; whether there was something."""
         ended = [p.name for p in self._file.processes if not processes.is_running(p)]
         for name in ended:
             if name in self._log_sizes:
@@ -340,6 +342,7 @@ class _Waiter:
                 raise Unavailable(f"{name} did not start: {said or f'see {log}'}")
         if ended:
             self.start(ended)
+        return bool(ended)
 
 
 def _new_file(nodes: int, replicas: int | None, chains: int | None) -> ClusterFile:

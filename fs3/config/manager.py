@@ -16,6 +16,8 @@ class MembershipConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     Attributes:
         heartbeat_period_s: of every node.
+        suspect_after_s: silence after which the liveness port of a node is asked; again as often
+            while it stays silent.
         dead_after_s: silence after which a node is dead.
         restraint_s: nobody is declared dead by silence for so long after the manager started, or
             after its own loop lagged: it may be the deaf one.
@@ -29,6 +31,7 @@ class MembershipConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """
 
     heartbeat_period_s: Positive = 0.3
+    suspect_after_s: Positive = 0.7
     dead_after_s: Positive = 2.0
     restraint_s: Positive = 2.0
     lag_max_s: Positive = 0.3

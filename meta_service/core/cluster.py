@@ -102,12 +102,11 @@ class ClusterMachine:
             case events.HeartbeatReceived():
                 self._on_heartbeat(event, now, effects)
             case events.NodeAccused():
-                if self.membership.accused(event.node, event.incarnation):
-                    effects.append(self._probe(event.node))
+                self._accuse(event.node, event.incarnation, now, effects)
             case events.LivenessProbed():
                 self._on_probed(event, now, effects)
             case events.Ticked():
-                self._on_ticked(now)
+                self._on_ticked(now, effects)
             case events.Committed():
                 self._on_committed(event.serial, effects)
         if self._dirty or self._answers:
@@ -207,8 +206,9 @@ class ClusterMachine:
             effects.append(self._probe(event.node))
         self._note_standing(event.node)
 
-    def _on_ticked(self, now: float) -> None:
-        self.membership.tick(now, self.config.tick_s)
+    def _on_ticked(self, now: float, effects: list[Effect]) -> None:
+        for suspect in self.membership.tick(now, self.config.tick_s):
+            self._accuse(suspect, self.nodes[suspect].incarnation, now, effects)
         for node in list(self.nodes):
             self._note_standing(node)
 
@@ -221,6 +221,12 @@ class ClusterMachine:
         effects += pending.answers
 
     # Decisions
+
+    def _accuse(
+        self, node: NodeId, incarnation: Incarnation, now: float, effects: list[Effect]
+    ) -> None:
+        if self.membership.accused(node, incarnation, now):
+            effects.append(self._probe(node))
 
     def _free_id(self, wanted: NodeId | None) -> NodeId:
         if wanted and wanted not in self.nodes:

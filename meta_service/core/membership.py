@@ -6,11 +6,11 @@ Two ways lead to a declaration of death, and they differ in what they prove:
   run. Restraint guards against our own deafness: nobody is declared dead by silence shortly after
   start or after our own loop lagged, and when more than half of the nodes fall silent at once the
   wait is longer.
-* Proof. A refused or reset connection makes the manager ask the node's liveness port, which is
-  opened before serving and closed only by process exit. When it refuses the manager and a second
-  node within a short window, or when another incarnation answers, that incarnation is GONE: it
-  serves nobody any more and never returns. Proof needs no restraint, since it does not depend on
-  how well we hear.
+* Proof. A refused or reset connection, or a short silence, makes the manager ask the node's
+  liveness port, which is opened before serving and closed only by process exit. When it refuses the
+  manager and a second node within a short window, or when another incarnation answers, that
+  incarnation is GONE: it serves nobody any more and never returns. Proof needs no restraint, since
+  it does not depend on how well we hear.
 
 Nothing here knows chains. `Membership` is told events and the time; probes to make are returned.
 """
@@ -50,6 +50,7 @@ class _Watched:
     standing: Standing
     heard_at: float
     probing: bool = False
+    probed_at: float = _NEVER
     refused_manager_at: float = _NEVER
     refused_peer_at: float = _NEVER
 
@@ -97,14 +98,14 @@ class Membership:
         known.standing = Standing.ALIVE
         return Verdict.WELCOME
 
-    def accused(self, node: NodeId, incarnation: Incarnation) -> bool:
+    def accused(self, node: NodeId, incarnation: Incarnation, now: float) -> bool:
         """Somebody met a refused or reset connection. True: the manager should probe the node."""
         known = self._nodes.get(node)
         if known is None or known.incarnation != incarnation or known.probing:
             return False
         if known.is_gone:
             return False
-        known.probing = True
+        known.probing, known.probed_at = True, now
         return True
 
     def probed(
@@ -137,19 +138,19 @@ class Membership:
             return False
         known.refused_peer_at = now
         self._conclude(known)
-        return not known.is_gone and self.accused(node, incarnation)
+        return not known.is_gone and self.accused(node, incarnation, now)
 
-    def tick(self, now: float, expected_period_s: float) -> None:
-        """Looks at silence; to be called every `expected_period_s`."""
+    def tick(self, now: float, expected_period_s: float) -> list[NodeId]:
+        """Looks at silence; to be called every `expected_period_s`. Nodes to probe are returned."""
         if now - self._ticked_at > expected_period_s + self._config.lag_max_s:
             self._restrained_until = now + self._config.restraint_s
         self._ticked_at = now
-        if now < self._restrained_until:
-            return
-        patience_s = self._patience(now)
-        for known in self._nodes.values():
-            if self._may_die(known) and now - known.heard_at > patience_s:
-                known.standing = Standing.DEAD
+        if now >= self._restrained_until:
+            patience_s = self._patience(now)
+            for known in self._nodes.values():
+                if self._may_die(known) and now - known.heard_at > patience_s:
+                    known.standing = Standing.DEAD
+        return [n for n, k in self._nodes.items() if self._is_suspect(k, now)]
 
     def standing(self, node: NodeId) -> Standing:
         """DEAD for a node that never registered."""
@@ -180,6 +181,10 @@ class Membership:
         silent = [k for k in counted if now - k.heard_at > self._config.dead_after_s]
         is_mass = 2 * len(silent) > len(counted) and len(counted) > 1
         return self._config.mass_silence_s if is_mass else self._config.dead_after_s
+
+    def _is_suspect(self, known: _Watched, now: float) -> bool:
+        quiet_s = min(now - known.heard_at, now - known.probed_at)
+        return self._may_die(known) and quiet_s > self._config.suspect_after_s
 
     def _conclude(self, known: _Watched) -> None:
         apart_s = abs(known.refused_manager_at - known.refused_peer_at)

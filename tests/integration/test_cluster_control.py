@@ -117,6 +117,19 @@ def test_a_killed_manager_stops_nothing_and_comes_back(
     assert [c.version for c in after.chains] == [c.version for c in before.chains]
 
 
+def test_manager_and_node_killed_together_the_node_is_found_gone(
+    cluster: LocalCluster, watcher: RoutingWatcher
+) -> None:
+    """The new manager has never heard the dead node: it asks its liveness port, and a peer does."""
+    cluster.kill("manager", "node-2")
+    cluster.start("manager")
+    began = time.monotonic()
+    wait_for(watcher, serves_without(2))
+    assert time.monotonic() - began < 3.0
+    log = cluster.log("manager").read_text()
+    assert "liveness port of node 2: REFUSED" in log
+
+
 def test_everything_killed_comes_back_by_itself(
     cluster: LocalCluster, watcher: RoutingWatcher
 ) -> None:

@@ -101,7 +101,7 @@ def test_one_of_two_is_not_most() -> None:
 
 def test_refused_by_manager_and_peer_is_gone_at_once() -> None:
     membership = Clock().membership
-    assert membership.accused(A, OLD)
+    assert membership.accused(A, OLD, 0.0)
     assert membership.probed(A, OLD, Outcome.REFUSED, 0, 0.01)
     assert membership.standing(A) is Standing.ALIVE
     assert not membership.peer_probed(A, OLD, Outcome.REFUSED, 0, 0.02)
@@ -118,7 +118,7 @@ def test_a_peers_refusal_makes_the_manager_probe() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.SILENT, Outcome.ANSWERED])
 def test_a_node_that_answers_or_hangs_is_not_gone(outcome: Outcome) -> None:
     membership = Clock().membership
-    assert membership.accused(A, OLD)
+    assert membership.accused(A, OLD, 0.0)
     assert not membership.probed(A, OLD, outcome, OLD, 0.01)
     membership.peer_probed(A, OLD, Outcome.REFUSED, 0, 0.01)
     assert membership.standing(A) is Standing.ALIVE
@@ -126,7 +126,7 @@ def test_a_node_that_answers_or_hangs_is_not_gone(outcome: Outcome) -> None:
 
 def test_refusals_far_apart_prove_nothing() -> None:
     membership = Clock().membership
-    membership.accused(A, OLD)
+    membership.accused(A, OLD, 0.0)
     membership.probed(A, OLD, Outcome.REFUSED, 0, 0.0)
     membership.peer_probed(A, OLD, Outcome.REFUSED, 0, 1.5)
     assert membership.standing(A) is Standing.ALIVE
@@ -134,7 +134,7 @@ def test_refusals_far_apart_prove_nothing() -> None:
 
 def test_refusals_prove_nothing_where_addresses_are_translated() -> None:
     membership = Clock(MembershipConfig(proof_by_refusal=False)).membership
-    membership.accused(A, OLD)
+    membership.accused(A, OLD, 0.0)
     assert not membership.probed(A, OLD, Outcome.REFUSED, 0, 0.0)
     membership.peer_probed(A, OLD, Outcome.REFUSED, 0, 0.0)
     assert membership.standing(A) is Standing.ALIVE
@@ -142,14 +142,14 @@ def test_refusals_prove_nothing_where_addresses_are_translated() -> None:
 
 def test_another_incarnation_that_answers_proves_it_alone() -> None:
     membership = Clock(MembershipConfig(proof_by_refusal=False)).membership
-    membership.accused(A, OLD)
+    membership.accused(A, OLD, 0.0)
     assert not membership.probed(A, OLD, Outcome.ANSWERED, NEW, 0.0)
     assert membership.standing(A) is Standing.GONE
 
 
 def test_gone_is_for_ever_but_a_new_incarnation_is_welcome() -> None:
     membership = Clock().membership
-    membership.accused(A, OLD)
+    membership.accused(A, OLD, 0.0)
     membership.probed(A, OLD, Outcome.ANSWERED, NEW, 0.0)
     assert membership.heard(A, OLD, 0.1) is Verdict.EXCLUDED
     assert membership.registered(A, OLD, 0.1) is Verdict.EXCLUDED
@@ -162,7 +162,7 @@ def test_gone_is_for_ever_but_a_new_incarnation_is_welcome() -> None:
 def test_evidence_about_an_old_incarnation_is_ignored() -> None:
     membership = Clock().membership
     membership.registered(A, NEW, 1.0)
-    assert not membership.accused(A, OLD)
+    assert not membership.accused(A, OLD, 0.0)
     assert not membership.probed(A, OLD, Outcome.REFUSED, 0, 1.0)
     assert not membership.peer_probed(A, OLD, Outcome.REFUSED, 0, 1.0)
     assert membership.standing(A) is Standing.ALIVE
@@ -170,14 +170,32 @@ def test_evidence_about_an_old_incarnation_is_ignored() -> None:
 
 def test_one_probe_at_a_time() -> None:
     membership = Clock().membership
-    assert membership.accused(A, OLD)
-    assert not membership.accused(A, OLD)
+    assert membership.accused(A, OLD, 0.0)
+    assert not membership.accused(A, OLD, 0.0)
     membership.probed(A, OLD, Outcome.ANSWERED, OLD, 0.1)
-    assert membership.accused(A, OLD)
+    assert membership.accused(A, OLD, 0.0)
+
+
+def test_a_short_silence_is_looked_into() -> None:
+    """Also that of a node which a new manager has not heard yet."""
+    clock = Clock()
+    clock.membership.recall(A, OLD, is_dead=False, now=0.0)
+    clock.talking.remove(A)
+    suspects = []
+    for tick in range(1, 20):
+        now = tick * PERIOD_S
+        for node in clock.talking:
+            clock.membership.heard(node, OLD, now)
+        for node in clock.membership.tick(now, PERIOD_S):
+            suspects.append((tick, node))
+            assert clock.membership.accused(node, OLD, now)
+            clock.membership.probed(node, OLD, Outcome.SILENT, 0, now)
+    assert [node for _, node in suspects] == [A, A]
+    assert all(7 * n <= tick <= 8 * n for n, (tick, _) in enumerate(suspects, 1))
 
 
 def test_an_unknown_node_is_asked_to_register() -> None:
     membership = Membership(CONFIG, 0.0)
     assert membership.heard(A, OLD, 0.0) is Verdict.UNREGISTERED
     assert membership.standing(A) is Standing.DEAD
-    assert not membership.accused(A, OLD)
+    assert not membership.accused(A, OLD, 0.0)
