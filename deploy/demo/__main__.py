@@ -4,16 +4,19 @@ import sys
 
 from rich.console import Console
 
+from deploy.demo.options import parse
 from deploy.demo.progress import bar
 
 
 def main() -> int:
-    if {"-h", "--help"}.isdisjoint(sys.argv):
+    options = parse()
+    try:
         with bar(Console(stderr=True), "load", None):
             from deploy.demo import command
-    from deploy.demo import command
-
-    return command.main()
+    except KeyboardInterrupt:
+        print("demo: interrupted")
+        return 130
+    return command.main(options)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
-"""The demo as a command: options, what it prints, and that it leaves nothing behind.
+"""The demo as a command: what it prints, and that it leaves nothing behind.
 
 Exit codes: 0 every stage did and verified what it should; 1 a stage failed; 2 the demo could not
 start; 130 interrupted. The last line is the verdict, or with `--json` the JSON object.
 """
 
-import argparse
 import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from rich.console import Console
 
+from deploy.demo.options import Options
 from deploy.demo.progress import bar
 from deploy.demo.report import print_summary, print_where
 from deploy.demo.runner import Demo
@@ -24,13 +23,27 @@ FAILED: Final = 1
 COULD_NOT_RUN: Final = 2
 INTERRUPTED: Final = 130
 
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+
+class Interruption:
+    """A signal handler that raises, and remembers: libraries turn it into errors of their own."""
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.came = True
+        raise KeyboardInterrupt
+
+
+def main(options: Options) -> int:
+    interruption = Interruption()
+    for number in SIGNALS:
+        signal.signal(number, interruption)
     try:
-        workspace = Workspace.make(options.dir)
+        workspace = Workspace.make(options.directory)
     except OSError as error:
         print(f"demo: {error}", file=sys.stderr)
         return COULD_NOT_RUN
@@ -39,9 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo = Demo(workspace.directory, scale, bars, keep=options.keep)
     console = Console(highlight=False, soft_wrap=True)
     try:
-        code, verdict = _run(demo, workspace, console)
+        code, verdict = _run(demo, workspace, console, interruption)
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave a cluster
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not leave a cluster
         if not options.keep:
             with bar(bars, "clean up", None):
                 demo.stop()
@@ -51,18 +65,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         console.print("Everything was stopped and removed; --keep leaves the cluster to look at.")
     console.print(verdict)
-    if options.json:
+    if options.as_json:
         print(demo.report.to_json(ok=code == GOOD), flush=True)
     return code
 
 
-def _run(demo: Demo, workspace: Workspace, console: Console) -> tuple[int, str]:
+def _run(
+    demo: Demo, workspace: Workspace, console: Console, interruption: Interruption
+) -> tuple[int, str]:
     """Exit code and verdict, after printing what happened."""
     try:
         demo.run()
     except KeyboardInterrupt:
         return INTERRUPTED, "demo: interrupted"
     except Exception as error:
+        if interruption.came:
+            return INTERRUPTED, "demo: interrupted"
         print_summary(console, demo.report)
         kept = workspace.keep_logs(demo.log_directories)
         failed = demo.report.failed
@@ -71,18 +89,3 @@ def _run(demo: Demo, workspace: Workspace, console: Console) -> tuple[int, str]:
     print_summary(console, demo.report)
     seconds = sum(stage.seconds for stage in demo.report.stages)
     return GOOD, f"demo: ok, {len(demo.report.stages)} stages verified in {seconds:.1f} s"
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="./run demo",
-        description="Stores real files in a cluster on this machine, runs a data job over them, "
-        "trains a small model on the result, kills a storage node and goes on.",
-    )
-    parser.add_argument("--quick", action="store_true", help="less data and fewer steps")
-    parser.add_argument("--json", action="store_true", help="a JSON object as the last line")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster running")
-    parser.add_argument(
-        "--dir", type=Path, help="where to work: a new or empty directory, by default a temporary"
-    )
-    return parser

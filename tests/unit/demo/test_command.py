@@ -1,13 +1,15 @@
 """The demo's shell: exit codes, the JSON line, and that nothing is left behind."""
 
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from deploy.demo import command
 from deploy.demo.cluster import Started
+from deploy.demo.options import Options, parse
 from deploy.demo.report import StageOutcome
 from deploy.demo.runner import Demo
 
@@ -21,6 +23,15 @@ KEYS = [
 def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Logs of a failure are kept on purpose, here among pytest's files."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("temporary")))
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Signals mean afterwards what they meant before."""
+    before = {number: signal.getsignal(number) for number in command.SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -51,7 +62,7 @@ def test_success_prints_json_and_leaves_nothing(
 ) -> None:
     stages(None)
     directory = tmp_path / "demo"
-    assert command.main(["--json", "--dir", str(directory)]) == 0
+    assert command.main(Options(as_json=True, directory=directory)) == 0
     document = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert list(document) == KEYS
     assert document["ok"] is True
@@ -67,7 +78,7 @@ def test_failure_names_stage_reason_and_logs(
 ) -> None:
     stages(OSError("no space left"))
     directory = tmp_path / "demo"
-    assert command.main(["--json", "--dir", str(directory)]) == 1
+    assert command.main(Options(as_json=True, directory=directory)) == 1
     out = capsys.readouterr().out
     assert "ingest" in out
     assert "no space left" in out
@@ -85,8 +96,23 @@ def test_interruption_cleans_up(
 ) -> None:
     stages(KeyboardInterrupt())
     directory = tmp_path / "demo"
-    assert command.main(["--dir", str(directory)]) == 130
+    assert command.main(Options(directory=directory)) == 130
     assert not directory.exists()
+
+
+def test_an_interruption_that_a_library_made_an_error_of_is_still_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(demo: Demo) -> None:
+        del demo
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise RuntimeError("Query interrupted") from None
+
+    monkeypatch.setattr(Demo, "run", run)
+    assert command.main(Options(directory=tmp_path / "demo")) == 130
+    assert not (tmp_path / "demo").exists()
 
 
 def test_keep_says_where_to_look(
@@ -95,7 +121,7 @@ def test_keep_says_where_to_look(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stages(None)
-    assert command.main(["--keep", "--dir", str(tmp_path)]) == 0
+    assert command.main(Options(keep=True, directory=tmp_path)) == 0
     assert (tmp_path / "cluster" / "data").exists()
     assert f"fs3 --dir {tmp_path / 'cluster'} status" in capsys.readouterr().out
 
@@ -104,6 +130,13 @@ def test_a_directory_that_is_in_use_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine").write_text("precious")
-    assert command.main(["--dir", str(tmp_path)]) == 2
+    assert command.main(Options(directory=tmp_path)) == 2
     assert "is not empty" in capsys.readouterr().err
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_options_are_read() -> None:
+    assert parse([]) == Options()
+    assert parse(["--quick", "--json", "--keep", "--dir", "x"]) == Options(
+        quick=True, as_json=True, keep=True, directory=Path("x")
+    )
