@@ -91,7 +91,7 @@ nb::list Poll(RpcServer& server, size_t max_requests, double timeout_s) {
   return out;
 }
 
-void SendReplies(RpcServer& server, nb::iterable replies) {
+void SendReplies(RpcServer& server, const nb::iterable& replies) {
   std::vector<RpcReply> batch;
   for (nb::handle item : replies) {
     const auto reply = nb::cast<nb::tuple>(item);
@@ -138,7 +138,7 @@ nb::tuple Call(RpcChannel& channel, uint16_t method, const nb::bytes& body, doub
   return ToTuple(batch->outcomes().front());
 }
 
-nb::list CallMany(RpcChannel& channel, nb::iterable requests, double timeout_s) {
+nb::list CallMany(RpcChannel& channel, const nb::iterable& requests, double timeout_s) {
   std::vector<nb::bytes> owners;
   std::vector<RpcCall> calls;
   for (nb::handle item : requests) {

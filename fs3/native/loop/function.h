@@ -2,6 +2,7 @@
 // posted task costs no allocation; larger ones go to the heap.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <memory>
 #include <new>
@@ -27,10 +28,10 @@ class Function<R(Args...)> {
     using Callable = std::decay_t<F>;
     if constexpr (FitsInline<Callable>()) {
       new (storage_) Callable(std::forward<F>(callable));
-      operations_ = &kInlineOperations<Callable>;
+      operations_ = &kOperations<Callable>;
     } else {
-      new (storage_) Callable*(new Callable(std::forward<F>(callable)));
-      operations_ = &kHeapOperations<Callable>;
+      new (storage_) Boxed<Callable>{std::make_unique<Callable>(std::forward<F>(callable))};
+      operations_ = &kOperations<Boxed<Callable>>;
     }
   }
 
@@ -48,7 +49,10 @@ class Function<R(Args...)> {
 
   explicit operator bool() const { return operations_ != nullptr; }
 
-  R operator()(Args... args) { return operations_->invoke(storage_, std::forward<Args>(args)...); }
+  R operator()(Args... args) {
+    assert(operations_ != nullptr);
+    return operations_->invoke(storage_, std::forward<Args>(args)...);
+  }
 
  private:
   struct Operations {
@@ -58,13 +62,19 @@ class Function<R(Args...)> {
   };
 
   template <typename Callable>
+  struct Boxed {
+    std::unique_ptr<Callable> callable;
+    R operator()(Args... args) { return (*callable)(std::forward<Args>(args)...); }
+  };
+
+  template <typename Callable>
   static constexpr bool FitsInline() {
     return sizeof(Callable) <= kInlineBytes && alignof(Callable) <= alignof(std::max_align_t) &&
            std::is_nothrow_move_constructible_v<Callable>;
   }
 
   template <typename Callable>
-  static constexpr Operations kInlineOperations = {
+  static constexpr Operations kOperations = {
       [](void* at, Args&&... args) -> R {
         return (*std::launder(static_cast<Callable*>(at)))(std::forward<Args>(args)...);
       },
@@ -74,17 +84,6 @@ class Function<R(Args...)> {
         callable->~Callable();
       },
       [](void* at) { std::launder(static_cast<Callable*>(at))->~Callable(); },
-  };
-
-  template <typename Callable>
-  static constexpr Operations kHeapOperations = {
-      [](void* at, Args&&... args) -> R {
-        return (**std::launder(static_cast<Callable**>(at)))(std::forward<Args>(args)...);
-      },
-      [](void* from, void* to) {
-        new (to) Callable*(*std::launder(static_cast<Callable**>(from)));
-      },
-      [](void* at) { delete *std::launder(static_cast<Callable**>(at)); },
   };
 
   void TakeFrom(Function& other) {

@@ -45,7 +45,7 @@ Loop::~Loop() {
   // A loop that never ran still holds what was posted to it.
   Posted* posted = posted_.exchange(Posted::Ended());
   while (posted != nullptr && posted != Posted::Ended()) {
-    delete std::exchange(posted, posted->next);
+    const std::unique_ptr<Posted> dropped(std::exchange(posted, posted->next));
   }
 }
 
@@ -75,13 +75,11 @@ void Loop::Stop() {
 bool Loop::InLoopThread() const { return thread_.load() == std::this_thread::get_id(); }
 
 bool Loop::Post(Task task) {
-  auto* posted = new Posted{std::move(task), posted_.load()};
+  auto posted = std::make_unique<Posted>(Posted{std::move(task), posted_.load()});
   do {
-    if (posted->next == Posted::Ended()) {
-      delete posted;
-      return false;
-    }
-  } while (!posted_.compare_exchange_weak(posted->next, posted));
+    if (posted->next == Posted::Ended()) return false;
+  } while (!posted_.compare_exchange_weak(posted->next, posted.get()));
+  (void)posted.release();  // the list owns it; RunPosted takes it over
   if (asleep_.exchange(false)) {
     const uint64_t one = 1;
     // Cannot fail: the counter would have to reach 2^64 - 1.

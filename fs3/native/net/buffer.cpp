@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 namespace fs3 {
@@ -21,30 +22,24 @@ size_t ClassBytes(int size_class) { return Buffer::kAlignment << size_class; }
 
 class Cache {
  public:
-  ~Cache() {
-    for (auto& list : free_) {
-      for (uint8_t* data : list) std::free(data);
-    }
-  }
-
-  uint8_t* Take(int size_class) {
+  Buffer::Memory Take(int size_class) {
     auto& list = free_[static_cast<size_t>(size_class)];
     if (list.empty()) return nullptr;
-    uint8_t* data = list.back();
+    Buffer::Memory data = std::move(list.back());
     list.pop_back();
     bytes_ -= ClassBytes(size_class);
     return data;
   }
 
-  bool Give(int size_class, uint8_t* data) {
-    if (bytes_ + ClassBytes(size_class) > Buffer::kCacheBytesMax) return false;
-    free_[static_cast<size_t>(size_class)].push_back(data);
+  // Frees it when the cache is full.
+  void Give(int size_class, Buffer::Memory data) {
+    if (bytes_ + ClassBytes(size_class) > Buffer::kCacheBytesMax) return;
+    free_[static_cast<size_t>(size_class)].push_back(std::move(data));
     bytes_ += ClassBytes(size_class);
-    return true;
   }
 
  private:
-  std::array<std::vector<uint8_t*>, kClasses> free_;
+  std::array<std::vector<Buffer::Memory>, kClasses> free_;
   size_t bytes_ = 0;
 };
 
@@ -64,25 +59,31 @@ Cache* ThreadCache() {
 
 }  // namespace
 
+void Buffer::FreeAligned::operator()(uint8_t* data) const {
+  std::free(data);  // NOLINT(cppcoreguidelines-owning-memory): this is what owns it
+}
+
 Buffer Buffer::Allocate(size_t size) {
   const int size_class = ClassOf(size);
   const size_t capacity = ClassBytes(size_class);
   Cache* cache = size_class < kClasses ? ThreadCache() : nullptr;
-  uint8_t* data = cache != nullptr ? cache->Take(size_class) : nullptr;
-  if (data == nullptr) data = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, capacity));
+  Memory data = cache != nullptr ? cache->Take(size_class) : nullptr;
+  if (data == nullptr) {
+    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): the pointer that owns it takes it at once
+    data.reset(static_cast<uint8_t*>(std::aligned_alloc(kAlignment, capacity)));
+  }
   if (data == nullptr) {
     std::fprintf(stderr, "fs3: out of memory for a buffer of %zu bytes\n", capacity);
     std::abort();
   }
-  return Buffer(data, size, capacity);
+  return Buffer(std::move(data), size, capacity);
 }
 
 void Buffer::Free() {
   if (data_ == nullptr) return;
   const int size_class = ClassOf(capacity_);
   Cache* cache = size_class < kClasses ? ThreadCache() : nullptr;
-  if (cache == nullptr || !cache->Give(size_class, data_)) std::free(data_);
-  data_ = nullptr;
+  if (cache != nullptr) cache->Give(size_class, std::move(data_));
 }
 
 }  // namespace fs3

@@ -1,6 +1,7 @@
 #include "fs3/native/net/counters.h"
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 
 namespace fs3 {
@@ -50,24 +51,24 @@ struct Registry {
   Sums ended;
 };
 
-Registry& GlobalRegistry() {
-  static auto* registry = new Registry;  // threads may end after static destructors have run
-  return *registry;
+const std::shared_ptr<Registry>& GlobalRegistry() {
+  static const auto registry = std::make_shared<Registry>();
+  return registry;
 }
 
 struct Registered {
   NetCounters counters;
+  // Kept, since a thread may end after the static destructors have run.
+  const std::shared_ptr<Registry> registry = GlobalRegistry();
 
   Registered() {
-    Registry& registry = GlobalRegistry();
-    const std::lock_guard lock(registry.mutex);
-    registry.live.push_back(&counters);
+    const std::lock_guard lock(registry->mutex);
+    registry->live.push_back(&counters);
   }
   ~Registered() {
-    Registry& registry = GlobalRegistry();
-    const std::lock_guard lock(registry.mutex);
-    registry.ended.Add(counters);
-    std::erase(registry.live, &counters);
+    const std::lock_guard lock(registry->mutex);
+    registry->ended.Add(counters);
+    std::erase(registry->live, &counters);
   }
 };
 
@@ -79,7 +80,7 @@ NetCounters& ThreadCounters() {
 }
 
 std::vector<std::pair<std::string, uint64_t>> SumCounters() {
-  Registry& registry = GlobalRegistry();
+  Registry& registry = *GlobalRegistry();
   const std::lock_guard lock(registry.mutex);
   Sums sums = registry.ended;
   for (const NetCounters* counters : registry.live) sums.Add(*counters);

@@ -87,7 +87,7 @@ class Pipe : public std::enable_shared_from_this<Pipe> {
   bool closed_ = false;
 };
 
-class MemoryStream : public Stream {
+class MemoryStream final : public Stream {
  public:
   MemoryStream(std::shared_ptr<Pipe> out, std::shared_ptr<Pipe> in)
       : out_(std::move(out)), in_(std::move(in)) {}

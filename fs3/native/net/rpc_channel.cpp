@@ -124,9 +124,11 @@ RpcChannel::~RpcChannel() {
   Close();
   if (getpid() == process_) return;
   // In a forked child the loop's memory is left alone: its thread does not exist here.
-  new std::shared_ptr<LoopThread>(std::move(thread_));
-  new std::shared_ptr<Channel>(std::move(channel_));
+  // NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks): on purpose
+  (void)std::make_unique<std::shared_ptr<LoopThread>>(std::move(thread_)).release();
+  (void)std::make_unique<std::shared_ptr<Channel>>(std::move(channel_)).release();
 }
+// NOLINTEND(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 bool RpcChannel::Post(Task task) {
   return getpid() == process_ && !closed_.load() && thread_->loop().Post(std::move(task));

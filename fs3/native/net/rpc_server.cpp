@@ -149,8 +149,8 @@ RpcServer::~RpcServer() {
   // The loop's thread does not exist in a forked child; its memory is left alone.
   (void)thread_.release();
   (void)listener_.release();
-  new std::shared_ptr<Service>(std::move(service_));
-}
+  (void)std::make_unique<std::shared_ptr<Service>>(std::move(service_)).release();
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): on purpose
 
 std::vector<RpcRequest> RpcServer::Poll(size_t count_max, std::chrono::nanoseconds timeout) {
   if (getpid() != process_) return {};
