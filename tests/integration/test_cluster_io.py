@@ -163,7 +163,7 @@ def test_a_killed_node_costs_no_error_and_no_data(cluster: LocalCluster) -> None
         check(client, load.acknowledged)
         print(f"shortened {shortened_s:.3f} s, slowest operation {load.slowest_s:.3f} s")
         assert load.slowest_s < STALL_MAX_S
-        assert shortened_s < 0.2
+        assert shortened_s < STALL_MAX_S
 
 
 def test_a_restarted_node_is_filled_while_writes_go_on(cluster: LocalCluster) -> None:
