@@ -37,6 +37,7 @@ class Machine {
  public:
   explicit Machine(uint64_t seed = 1, ChunkStoreOptions options = SmallOptions())
       : power(seed), disk(power), kv(power), options_(options) {
+    options_.boot_id = "boot";
     EXPECT_TRUE(Start().ok());
   }
 
@@ -71,11 +72,16 @@ class Machine {
 
   // The machine stops and starts again.
   Status LosePower() {
+    Stop();
+    return Start();
+  }
+  void Stop() {
+    Drain();
     store.reset();
     disk.LosePower();
     kv.LosePower();
     power.Restore();
-    return Start();
+    options_.boot_id += '+';
   }
 
   Result<Prepared> Prepare(const Update& update) {

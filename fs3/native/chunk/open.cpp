@@ -71,8 +71,6 @@ Async<Status> ChunkStore::Impl::Restore() {
   // Nothing may be reused before the state found here is itself durable.
   status = co_await FlushOnce();
   if (!status.ok()) co_return status;
-  lazy_.insert(lazy_.end(), superseded_at_open_.begin(), superseded_at_open_.end());
-  superseded_at_open_ = {};
   co_return co_await PunchFree();
 }
 
@@ -167,10 +165,9 @@ Async<Status> ChunkStore::Impl::RestoreChunk(Group group, const StoreState& stat
       if (!is_whole) ++counters_.dropped_at_open;
     }
     if (has_committed || !is_whole) {
-      // Torn ones go with the flush that would call them durable, superseded ones after it.
-      MetaKv::Batch& deletions = is_whole ? superseded_at_open_ : lazy_;
-      deletions.push_back({EncodeKey(kVersionSpace, key), std::nullopt});
-      if (is_pending) deletions.push_back({EncodeKey(kPendingSpace, key), std::nullopt});
+      // In one batch with the mark of the first flush, which would call torn ones durable.
+      lazy_.push_back({EncodeKey(kVersionSpace, key), std::nullopt});
+      if (is_pending) lazy_.push_back({EncodeKey(kPendingSpace, key), std::nullopt});
     } else if (is_pending) {
       kept_pending.push_back(std::move(*record));
     } else {

@@ -47,7 +47,7 @@ struct FreshBlock {
   uint32_t begin = 0;
   uint32_t end = 0;
 };
-// At most three blocks, wasting an eighth at most.
+// At most three blocks, wasting a seventh at most, a smallest block apart.
 std::vector<FreshBlock> PlanLargeBlocks(uint32_t begin, uint32_t end);
 // One block with room to grow, up to the size of all the chunk's blocks so far.
 FreshBlock PlanGrowingBlock(uint32_t begin, uint32_t end, uint32_t chunk_size,

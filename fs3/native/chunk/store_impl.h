@@ -207,7 +207,6 @@ class ChunkStore::Impl {
   MetaKv::Batch lazy_;                     // deletions that travel with the next batch
   std::set<FileId> dirty_files_;
   std::vector<Retired> retired_;
-  MetaKv::Batch superseded_at_open_;
 
   uint64_t flushes_begun_ = 0;
   bool flushing_ = false;
