@@ -382,6 +382,45 @@ TEST(ChunkStore, ATinyRecordCacheChangesNothing) {
   }
 }
 
+TEST(ChunkStore, AReaderKeepsItsBytesUntilItIsDone) {
+  ChunkStoreOptions options = test::SmallOptions();
+  options.capacity_bytes = 4ULL << 20;
+  Machine machine(1, options);
+  const Bytes data = RandomBytes(kChunkSize, 19);
+  ASSERT_TRUE(machine.Write(kChunk, 0, data).ok());
+
+  machine.disk.set_deferred(true);  // the read is at the disk and stays there
+  Bytes read(kChunkSize);
+  std::optional<Status> answer;
+  machine.store->Read({kChunk, 0, kChunkSize, {}, read.data()},
+                      [&](Result<ReadResult> result) { answer = result.status(); });
+  machine.disk.set_deferred(false);
+  const auto do_now = [&](const Update& update) {  // without letting the read go on
+    Status status(Code::kInternal, "no answer");
+    machine.store->Prepare(update, [&](Result<Prepared> result) { status = result.status(); });
+    return status.ok() ? machine.store->Commit(update.chunk, update.version) : status;
+  };
+  ASSERT_TRUE(do_now(machine.MakeUpdate(kChunk, UpdateKind::kRemove)).ok());
+  const auto flush_now = [&] {
+    machine.store->Flush([](Status status) { ASSERT_TRUE(status.ok()); });
+  };
+  flush_now();
+  EXPECT_EQ(machine.store->space().used, kChunkSize);
+  const Bytes other = RandomBytes(kChunkSize, 20);
+  for (uint32_t i = 0; i < 3; ++i) {
+    Update update = machine.MakeUpdate({8, i, 0, 0}, UpdateKind::kWrite);
+    update.data = other;
+    ASSERT_TRUE(do_now(update).ok());
+  }
+  EXPECT_FALSE(answer);
+  machine.Drain();
+  ASSERT_TRUE(answer && answer->ok());
+  EXPECT_EQ(read, data);
+  ASSERT_TRUE(machine.Remove({8, 0, 0, 0}).ok());
+  ASSERT_TRUE(machine.Flush().ok());
+  EXPECT_EQ(machine.store->space().used, 2 * kChunkSize);
+}
+
 TEST(ChunkStore, CloseFlushes) {
   Machine machine;
   const Bytes data = RandomBytes(30000, 18);
