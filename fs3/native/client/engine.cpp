@@ -21,8 +21,8 @@ Channel::Options ChannelOptions() {
   return options;
 }
 
-Piece* PieceOf(Piece* piece) { return piece; }
-Piece* PieceOf(const std::pair<Piece*, TargetId>& item) { return item.first; }
+IoPiece* PieceOf(IoPiece* piece) { return piece; }
+IoPiece* PieceOf(const std::pair<IoPiece*, TargetId>& item) { return item.first; }
 
 // Calls send(span) for runs of pieces that fit into one frame.
 template <typename Item, typename Send>
@@ -54,7 +54,7 @@ void Engine::SetRouting(std::vector<ChainRoute> chains) {
     if (chain.version <= known.version) continue;
     known = std::move(chain);
     const auto waiting = parked_[known.chain];
-    for (Piece* piece : waiting) {
+    for (IoPiece* piece : waiting) {
       Unpark(piece);
       piece->backoff = {};
       queue_.push_back(piece);
@@ -80,7 +80,7 @@ void Engine::Close(Function<void()> closed) {
   closed_ = true;
   for (auto& [text, link] : links_) CloseLink(link.get());
   for (auto& [chain, pieces] : std::exchange(parked_, {})) {
-    for (Piece* piece : pieces) {
+    for (IoPiece* piece : pieces) {
       loop_.CancelTimer(piece->park_timer);
       piece->parked = false;
       queue_.push_back(piece);
@@ -93,30 +93,30 @@ void Engine::Close(Function<void()> closed) {
 
 void Engine::Pump() {
   while (!queue_.empty() && (closed_ || inflight_bytes_ < options_.inflight_bytes_max)) {
-    Piece* piece = queue_.front();
+    IoPiece* piece = queue_.front();
     queue_.pop_front();
     Dispatch(piece);
   }
 }
 
-void Engine::Dispatch(Piece* piece) {
+void Engine::Dispatch(IoPiece* piece) {
   if (piece->done) return;
   if (closed_) return Finish(piece, Code::kUnavailable, 0);
   if (loop_.now() >= piece->ticket->deadline_) return Finish(piece, Code::kTimedOut, 0);
   const ChainRoute* route = RouteOf(piece->chain);
   if (route == nullptr) return Park(piece);
   switch (piece->kind) {
-    case PieceKind::kRead:
+    case IoKind::kRead:
       return DispatchRead(piece, *route);
-    case PieceKind::kWrite:
+    case IoKind::kWrite:
       return DispatchWrite(piece, *route);
-    case PieceKind::kTruncate:
+    case IoKind::kTruncate:
       return DispatchTruncate(piece, *route);
-    case PieceKind::kRemove:
+    case IoKind::kRemove:
       return DispatchRemove(piece, *route);
-    case PieceKind::kQueryLast:
+    case IoKind::kQueryLast:
       return DispatchQueryLast(piece, *route);
-    case PieceKind::kFlush:
+    case IoKind::kFlush:
       return DispatchFlush(piece, *route);
   }
 }
@@ -138,7 +138,7 @@ void Engine::SendQueued() {
 // ---- Waiting and trying again
 
 // Until the routing changes, or for a while.
-void Engine::Park(Piece* piece) {
+void Engine::Park(IoPiece* piece) {
   piece->backoff =
       std::clamp<std::chrono::nanoseconds>(piece->backoff * 2, kBackoffFirst, kBackoffMax);
   const auto left = piece->ticket->deadline_ - loop_.now();
@@ -151,7 +151,7 @@ void Engine::Park(Piece* piece) {
   });
 }
 
-void Engine::Unpark(Piece* piece) {
+void Engine::Unpark(IoPiece* piece) {
   loop_.CancelTimer(piece->park_timer);
   piece->parked = false;
   const auto at = parked_.find(piece->chain);
@@ -160,7 +160,7 @@ void Engine::Unpark(Piece* piece) {
 }
 
 // An update that failed for a reason that may pass.
-void Engine::Retry(Piece* piece, Code code) {
+void Engine::Retry(IoPiece* piece, Code code) {
   if (closed_) return Finish(piece, Code::kUnavailable, 0);
   if (loop_.now() >= piece->ticket->deadline_) return Finish(piece, Code::kTimedOut, 0);
   if (!std::exchange(piece->retried, true)) counters_.retried_ops.Add();
@@ -170,7 +170,7 @@ void Engine::Retry(Piece* piece, Code code) {
 
 // ---- Completion
 
-void Engine::Finish(Piece* piece, Code code, uint64_t length) {
+void Engine::Finish(IoPiece* piece, Code code, uint64_t length) {
   piece->done = true;
   piece->fallback.reset();
   Ticket& ticket = *piece->ticket;
@@ -179,10 +179,10 @@ void Engine::Finish(Piece* piece, Code code, uint64_t length) {
     counters_.failed_ops.Add();
     if (result.code == 0) result.code = static_cast<uint32_t>(code);
   }
-  result.length = piece->kind == PieceKind::kQueryLast ? std::max(result.length, length)
-                                                       : result.length + length;
-  if (piece->kind == PieceKind::kWrite && piece->sequence != 0) {
-    if (Piece* next = lanes_.Release(*piece)) queue_.push_front(next);
+  result.length =
+      piece->kind == IoKind::kQueryLast ? std::max(result.length, length) : result.length + length;
+  if (piece->kind == IoKind::kWrite && piece->sequence != 0) {
+    if (IoPiece* next = lanes_.Release(*piece)) queue_.push_front(next);
   }
   if (--ticket.missing_ == 0) Complete(ticket);
 }
@@ -201,7 +201,7 @@ void Engine::Complete(Ticket& ticket) {
   ReleaseIfUnused(ticket);
 }
 
-void Engine::BeginAttempt(Piece* piece, ShardLink* link, size_t bytes) {
+void Engine::BeginAttempt(IoPiece* piece, ShardLink* link, size_t bytes) {
   ++piece->attempts;
   ++piece->ticket->under_way_;
   inflight_bytes_ += bytes;
@@ -209,7 +209,7 @@ void Engine::BeginAttempt(Piece* piece, ShardLink* link, size_t bytes) {
 }
 
 // The piece may be used until ReleaseIfUnused of its ticket.
-void Engine::EndAttempt(Piece* piece, ShardLink* link, size_t bytes) {
+void Engine::EndAttempt(IoPiece* piece, ShardLink* link, size_t bytes) {
   --piece->attempts;
   --piece->ticket->under_way_;
   inflight_bytes_ -= bytes;
@@ -259,7 +259,7 @@ void Engine::OnTransportFailure(ShardLink* link, const Reply& reply) {
   }
 }
 
-std::chrono::nanoseconds Engine::TimeoutOf(const Piece& piece) const {
+std::chrono::nanoseconds Engine::TimeoutOf(const IoPiece& piece) const {
   const std::chrono::nanoseconds left = piece.ticket->deadline_ - loop_.now();
   return std::clamp<std::chrono::nanoseconds>(left, std::chrono::milliseconds(1),
                                               kOperationTimeout);

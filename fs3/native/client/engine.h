@@ -43,14 +43,14 @@ struct ShardLink {
   size_t outstanding_bytes = 0;
   BootClock::time_point suspect_until{};  // it failed lately; others go first
   // Chosen in this turn, not sent yet.
-  std::vector<std::pair<Piece*, TargetId>> reads;
-  std::vector<Piece*> writes;
+  std::vector<std::pair<IoPiece*, TargetId>> reads;
+  std::vector<IoPiece*> writes;
 };
 
 // One read frame under way.
 struct ReadAttempt {
   ShardLink* link = nullptr;
-  std::vector<std::pair<Piece*, TargetId>> pieces;
+  std::vector<std::pair<IoPiece*, TargetId>> pieces;
   size_t bytes = 0;
   BootClock::time_point sent{};
   BootClock::time_point receiving_since{};
@@ -76,51 +76,51 @@ class Engine {
 
  private:
   // engine.cpp
-  void Enqueue(Piece* piece);
+  void Enqueue(IoPiece* piece);
   void Pump();
-  void Dispatch(Piece* piece);
+  void Dispatch(IoPiece* piece);
   void ScheduleSend();
   void SendQueued();
-  void Park(Piece* piece);
-  void Unpark(Piece* piece);
-  void Retry(Piece* piece, Code code);
-  void Finish(Piece* piece, Code code, uint64_t length);
+  void Park(IoPiece* piece);
+  void Unpark(IoPiece* piece);
+  void Retry(IoPiece* piece, Code code);
+  void Finish(IoPiece* piece, Code code, uint64_t length);
   void Complete(Ticket& ticket);
-  void BeginAttempt(Piece* piece, ShardLink* link, size_t bytes);
-  void EndAttempt(Piece* piece, ShardLink* link, size_t bytes);
+  void BeginAttempt(IoPiece* piece, ShardLink* link, size_t bytes);
+  void EndAttempt(IoPiece* piece, ShardLink* link, size_t bytes);
   void ReleaseIfUnused(Ticket& ticket);
   ShardLink* LinkTo(const Endpoint& endpoint);
   Channel* ChannelOf(ShardLink* link);
   void CloseLink(ShardLink* link);
   const ChainRoute* RouteOf(ChainId chain) const;
-  std::chrono::nanoseconds TimeoutOf(const Piece& piece) const;
+  std::chrono::nanoseconds TimeoutOf(const IoPiece& piece) const;
   void OnTransportFailure(ShardLink* link, const Reply& reply);
 
   // engine_read.cpp
-  void DispatchRead(Piece* piece, const ChainRoute& route);
-  const RouteMember* PickReplica(const Piece& piece, const ChainRoute& route);
-  void SendReads(ShardLink* link, std::span<const std::pair<Piece*, TargetId>> pieces);
+  void DispatchRead(IoPiece* piece, const ChainRoute& route);
+  const RouteMember* PickReplica(const IoPiece& piece, const ChainRoute& route);
+  void SendReads(ShardLink* link, std::span<const std::pair<IoPiece*, TargetId>> pieces);
   BulkTarget PlaceReads(ReadAttempt& attempt, const FrameHeader& header,
                         std::span<const uint8_t> body);
   bool DecodeReads(ReadAttempt& attempt, uint64_t bulk_length, std::span<const uint8_t> body);
   void OnReadReply(const std::shared_ptr<ReadAttempt>& attempt, const Reply& reply);
   void OnPieceRead(ReadAttempt& attempt, size_t index);
-  void OnReadFailed(Piece* piece, TargetId target, Code code);
-  void FinishRead(Piece* piece, const uint8_t* data, size_t size);
+  void OnReadFailed(IoPiece* piece, TargetId target, Code code);
+  void FinishRead(IoPiece* piece, const uint8_t* data, size_t size);
   void Watch();
   void Hedge(ReadAttempt& attempt);
 
   // engine_update.cpp
-  void DispatchWrite(Piece* piece, const ChainRoute& route);
-  void SendWrites(ShardLink* link, std::span<Piece* const> pieces);
-  void OnWriteReply(ShardLink* link, const std::vector<Piece*>& pieces, const Reply& reply);
-  void OnUpdateReply(Piece* piece, Code code, uint64_t length);
+  void DispatchWrite(IoPiece* piece, const ChainRoute& route);
+  void SendWrites(ShardLink* link, std::span<IoPiece* const> pieces);
+  void OnWriteReply(ShardLink* link, const std::vector<IoPiece*>& pieces, const Reply& reply);
+  void OnUpdateReply(IoPiece* piece, Code code, uint64_t length);
   template <typename Op, typename ReplyType, typename Handle>
-  void CallOne(Piece* piece, const RouteMember& to, uint16_t method, const Op& op, Handle handle);
-  void DispatchTruncate(Piece* piece, const ChainRoute& route);
-  void DispatchRemove(Piece* piece, const ChainRoute& route);
-  void DispatchQueryLast(Piece* piece, const ChainRoute& route);
-  void DispatchFlush(Piece* piece, const ChainRoute& route);
+  void CallOne(IoPiece* piece, const RouteMember& to, uint16_t method, const Op& op, Handle handle);
+  void DispatchTruncate(IoPiece* piece, const ChainRoute& route);
+  void DispatchRemove(IoPiece* piece, const ChainRoute& route);
+  void DispatchQueryLast(IoPiece* piece, const ChainRoute& route);
+  void DispatchFlush(IoPiece* piece, const ChainRoute& route);
 
   Loop& loop_;
   const EngineOptions options_;
@@ -132,10 +132,10 @@ class Engine {
 
   std::unordered_map<ChainId, ChainRoute> chains_;
   std::map<std::string, std::unique_ptr<ShardLink>> links_;
-  std::deque<Piece*> queue_;
+  std::deque<IoPiece*> queue_;
   size_t inflight_bytes_ = 0;
   bool send_scheduled_ = false;
-  std::unordered_map<ChainId, std::set<Piece*>> parked_;
+  std::unordered_map<ChainId, std::set<IoPiece*>> parked_;
   Lanes lanes_;
   std::set<std::shared_ptr<ReadAttempt>> read_attempts_;
   bool watching_ = false;

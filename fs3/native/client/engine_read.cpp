@@ -39,7 +39,7 @@ bool IsFinal(Code code) {
 
 }  // namespace
 
-void Engine::DispatchRead(Piece* piece, const ChainRoute& route) {
+void Engine::DispatchRead(IoPiece* piece, const ChainRoute& route) {
   const RouteMember* member = PickReplica(*piece, route);
   if (member == nullptr) {  // each has failed once
     piece->tried.clear();
@@ -53,7 +53,7 @@ void Engine::DispatchRead(Piece* piece, const ChainRoute& route) {
 }
 
 // The one with the fewest bytes on the way among those not tried, healthy ones first.
-const RouteMember* Engine::PickReplica(const Piece& piece, const ChainRoute& route) {
+const RouteMember* Engine::PickReplica(const IoPiece& piece, const ChainRoute& route) {
   const RouteMember* best = nullptr;
   std::pair<bool, size_t> best_cost;
   const size_t count = route.serving.size();
@@ -71,7 +71,7 @@ const RouteMember* Engine::PickReplica(const Piece& piece, const ChainRoute& rou
   return best;
 }
 
-void Engine::SendReads(ShardLink* link, std::span<const std::pair<Piece*, TargetId>> pieces) {
+void Engine::SendReads(ShardLink* link, std::span<const std::pair<IoPiece*, TargetId>> pieces) {
   const auto attempt = std::make_shared<ReadAttempt>();
   attempt->link = link;
   attempt->sent = loop_.now();
@@ -134,7 +134,7 @@ BulkTarget Engine::PlaceReads(ReadAttempt& attempt, const FrameHeader& header,
   BulkTarget target;
   target.verify = false;  // each piece has a checksum of its own
   for (size_t i = 0; i < attempt.pieces.size(); ++i) {
-    Piece* piece = attempt.pieces[i].first;
+    IoPiece* piece = attempt.pieces[i].first;
     const uint32_t length = attempt.replies[i].length;
     uint8_t* place = piece->memory;
     if (piece->done || piece->receiving != nullptr) {
@@ -192,7 +192,7 @@ void Engine::OnPieceRead(ReadAttempt& attempt, size_t index) {
 }
 
 // What lies behind the end of a chunk, but inside the file, is a hole.
-void Engine::FinishRead(Piece* piece, const uint8_t* data, size_t size) {
+void Engine::FinishRead(IoPiece* piece, const uint8_t* data, size_t size) {
   if (data != piece->memory && size > 0) std::memcpy(piece->memory, data, size);
   std::memset(piece->memory + size, 0, piece->length - size);
   counters_.reads.Add();
@@ -200,7 +200,7 @@ void Engine::FinishRead(Piece* piece, const uint8_t* data, size_t size) {
   Finish(piece, Code::kOk, piece->length);
 }
 
-void Engine::OnReadFailed(Piece* piece, TargetId target, Code code) {
+void Engine::OnReadFailed(IoPiece* piece, TargetId target, Code code) {
   if (piece->fallback != nullptr && piece->receiving == nullptr) {
     const auto whole = std::move(piece->fallback);
     return FinishRead(piece, whole->data(), piece->length);

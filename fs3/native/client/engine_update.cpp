@@ -28,7 +28,7 @@ bool MayPass(Code code) {
 
 // ---- Writes
 
-void Engine::DispatchWrite(Piece* piece, const ChainRoute& route) {
+void Engine::DispatchWrite(IoPiece* piece, const ChainRoute& route) {
   if (piece->sequence == 0 && !lanes_.Take(piece)) return;
   ShardLink* link = LinkTo(route.serving.front().endpoint);
   BeginAttempt(piece, link, piece->length);
@@ -36,12 +36,12 @@ void Engine::DispatchWrite(Piece* piece, const ChainRoute& route) {
   ScheduleSend();
 }
 
-void Engine::SendWrites(ShardLink* link, std::span<Piece* const> pieces) {
+void Engine::SendWrites(ShardLink* link, std::span<IoPiece* const> pieces) {
   Request request;
   std::vector<WriteOp> ops;
   ops.reserve(pieces.size());
   uint32_t crc = 0;
-  for (const Piece* piece : pieces) {
+  for (const IoPiece* piece : pieces) {
     WriteOp& op = ops.emplace_back();
     op.chunk = piece->chunk.Encode();
     op.chain = piece->chain;
@@ -65,13 +65,14 @@ void Engine::SendWrites(ShardLink* link, std::span<Piece* const> pieces) {
   request.method = kMethodChunkWrite;
   request.body = body;
   request.bulk_crc32c = crc;
-  request.on_reply = [this, link, sent = std::vector<Piece*>(pieces.begin(), pieces.end())](
+  request.on_reply = [this, link, sent = std::vector<IoPiece*>(pieces.begin(), pieces.end())](
                          Reply& reply) { OnWriteReply(link, sent, reply); };
   counters_.frames.Add();
   ChannelOf(link)->Call(std::move(request));
 }
 
-void Engine::OnWriteReply(ShardLink* link, const std::vector<Piece*>& pieces, const Reply& reply) {
+void Engine::OnWriteReply(ShardLink* link, const std::vector<IoPiece*>& pieces,
+                          const Reply& reply) {
   OnTransportFailure(link, reply);
   Code code = reply.code;
   std::vector<UpdateReply> answers(pieces.size());
@@ -82,7 +83,7 @@ void Engine::OnWriteReply(ShardLink* link, const std::vector<Piece*>& pieces, co
     if (!fits) code = Code::kInternal;
   }
   for (size_t i = 0; i < pieces.size(); ++i) {
-    Piece* piece = pieces[i];
+    IoPiece* piece = pieces[i];
     Ticket& ticket = *piece->ticket;
     EndAttempt(piece, link, piece->length);
     const Code answer = code == Code::kOk ? static_cast<Code>(answers[i].code) : code;
@@ -96,7 +97,7 @@ void Engine::OnWriteReply(ShardLink* link, const std::vector<Piece*>& pieces, co
   Pump();
 }
 
-void Engine::OnUpdateReply(Piece* piece, Code code, uint64_t length) {
+void Engine::OnUpdateReply(IoPiece* piece, Code code, uint64_t length) {
   if (code == Code::kOk) return Finish(piece, code, length);
   if (MayPass(code)) return Retry(piece, code);
   Finish(piece, code, 0);
@@ -105,7 +106,7 @@ void Engine::OnUpdateReply(Piece* piece, Code code, uint64_t length) {
 // ---- Operations that are sent one by one
 
 template <typename Op, typename ReplyType, typename Handle>
-void Engine::CallOne(Piece* piece, const RouteMember& to, uint16_t method, const Op& op,
+void Engine::CallOne(IoPiece* piece, const RouteMember& to, uint16_t method, const Op& op,
                      Handle handle) {
   ShardLink* link = LinkTo(to.endpoint);
   BeginAttempt(piece, link, 0);
@@ -134,7 +135,7 @@ void Engine::CallOne(Piece* piece, const RouteMember& to, uint16_t method, const
   ChannelOf(link)->Call(std::move(request));
 }
 
-void Engine::DispatchTruncate(Piece* piece, const ChainRoute& route) {
+void Engine::DispatchTruncate(IoPiece* piece, const ChainRoute& route) {
   TruncateOp op;
   op.chunk = piece->chunk.Encode();
   op.chain = piece->chain;
@@ -146,7 +147,7 @@ void Engine::DispatchTruncate(Piece* piece, const ChainRoute& route) {
       [this, piece](Code code, const UpdateReply&) { OnUpdateReply(piece, code, 1); });
 }
 
-void Engine::DispatchRemove(Piece* piece, const ChainRoute& route) {
+void Engine::DispatchRemove(IoPiece* piece, const ChainRoute& route) {
   RemoveOp op;
   op.inode = piece->chunk.inode;
   op.chain = piece->chain;
@@ -165,7 +166,7 @@ void Engine::DispatchRemove(Piece* piece, const ChainRoute& route) {
                                  });
 }
 
-void Engine::DispatchQueryLast(Piece* piece, const ChainRoute& route) {
+void Engine::DispatchQueryLast(IoPiece* piece, const ChainRoute& route) {
   const QueryLastOp op{piece->chunk.inode, piece->chain, 0, route.version};
   CallOne<QueryLastOp, QueryLastReply>(
       piece, route.serving.back(), kMethodChunkQueryLast, op,
@@ -176,7 +177,7 @@ void Engine::DispatchQueryLast(Piece* piece, const ChainRoute& route) {
 }
 
 // On every serving replica; all of it again when one fails.
-void Engine::DispatchFlush(Piece* piece, const ChainRoute& route) {
+void Engine::DispatchFlush(IoPiece* piece, const ChainRoute& route) {
   const FlushOp op{piece->chain, 0, route.version};
   piece->flushes = static_cast<uint32_t>(route.serving.size());
   piece->flush_code = Code::kOk;

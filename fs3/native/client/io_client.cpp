@@ -16,9 +16,9 @@ constexpr uint64_t kChunksMax = uint64_t{1} << 32;
 constexpr size_t kHashedBytesPerPost = 1U << 20;
 
 // The piece of [offset, end) that lies in the chunk of `offset`.
-Piece ChunkPiece(Ticket* ticket, PieceKind kind, uint32_t request, const File& file,
-                 const File::Extent& extent, uint64_t offset, uint64_t end) {
-  Piece piece;
+IoPiece ChunkPiece(Ticket* ticket, IoKind kind, uint32_t request, const File& file,
+                   const File::Extent& extent, uint64_t offset, uint64_t end) {
+  IoPiece piece;
   piece.ticket = ticket;
   piece.kind = kind;
   piece.request = request;
@@ -171,8 +171,8 @@ Result<std::shared_ptr<Ticket>> IoClient::SubmitRead(std::span<const IoRequest> 
     const uint64_t end = std::min(extent.length, begin + requests[i].length);
     uint8_t* memory = into.data() + requests[i].buffer_offset;
     for (uint64_t offset = begin; offset < end;) {
-      Piece piece = ChunkPiece(ticket.get(), PieceKind::kRead, static_cast<uint32_t>(i), file,
-                               extent, offset, end);
+      IoPiece piece = ChunkPiece(ticket.get(), IoKind::kRead, static_cast<uint32_t>(i), file,
+                                 extent, offset, end);
       piece.memory = memory + (offset - begin);
       offset += piece.length;
       ticket->pieces_.push_back(std::move(piece));
@@ -196,8 +196,8 @@ Result<std::shared_ptr<Ticket>> IoClient::SubmitWrite(std::span<const IoRequest>
     // Sent from where it is: the engine only reads it.
     auto* memory = const_cast<uint8_t*>(source.data()) + requests[i].buffer_offset;
     for (uint64_t offset = begin; offset < end;) {
-      Piece piece = ChunkPiece(ticket.get(), PieceKind::kWrite, static_cast<uint32_t>(i), file,
-                               extent, offset, end);
+      IoPiece piece = ChunkPiece(ticket.get(), IoKind::kWrite, static_cast<uint32_t>(i), file,
+                                 extent, offset, end);
       piece.memory = memory + (offset - begin);
       offset += piece.length;
       ticket->pieces_.push_back(std::move(piece));
@@ -225,8 +225,8 @@ Result<std::shared_ptr<Ticket>> IoClient::SubmitWrite(std::span<const IoRequest>
   return ticket;
 }
 
-Piece IoClient::ChainPiece(Ticket* ticket, PieceKind kind, const File& file, ChainId chain) const {
-  Piece piece;
+IoPiece IoClient::ChainPiece(Ticket* ticket, IoKind kind, const File& file, ChainId chain) const {
+  IoPiece piece;
   piece.ticket = ticket;
   piece.kind = kind;
   piece.chain = chain;
@@ -247,14 +247,14 @@ Result<std::shared_ptr<Ticket>> IoClient::SubmitTruncate(uint32_t handle, uint64
   const auto ticket = NewTicket(1, timeout, in_queue);
   const auto first_gone = static_cast<uint32_t>((length + chunk_size - 1) / chunk_size);
   for (ChainId chain : file->DistinctChains()) {
-    Piece piece = ChainPiece(ticket.get(), PieceKind::kRemove, *file, chain);
+    IoPiece piece = ChainPiece(ticket.get(), IoKind::kRemove, *file, chain);
     piece.chunk.index = first_gone;
     piece.truncate_version = truncate_version;
     ticket->pieces_.push_back(std::move(piece));
   }
   if (length % chunk_size != 0) {
     const uint32_t last = first_gone - 1;
-    Piece piece = ChainPiece(ticket.get(), PieceKind::kTruncate, *file, file->ChainOf(last));
+    IoPiece piece = ChainPiece(ticket.get(), IoKind::kTruncate, *file, file->ChainOf(last));
     piece.chunk.index = last;
     piece.length = static_cast<uint32_t>(length % chunk_size);
     piece.truncate_version = truncate_version;
@@ -275,7 +275,7 @@ Result<std::shared_ptr<Ticket>> IoClient::SubmitQueryLast(uint32_t handle, Nanos
   if (file == nullptr) return Status(Code::kNotFound, "unknown file handle");
   const auto ticket = NewTicket(1, timeout, in_queue);
   for (ChainId chain : file->DistinctChains()) {
-    ticket->pieces_.push_back(ChainPiece(ticket.get(), PieceKind::kQueryLast, *file, chain));
+    ticket->pieces_.push_back(ChainPiece(ticket.get(), IoKind::kQueryLast, *file, chain));
   }
   Submit(ticket);
   return ticket;
@@ -287,7 +287,7 @@ Result<std::shared_ptr<Ticket>> IoClient::SubmitFlush(uint32_t handle, Nanosecon
   if (file == nullptr) return Status(Code::kNotFound, "unknown file handle");
   const auto ticket = NewTicket(1, timeout, in_queue);
   for (ChainId chain : file->DistinctChains()) {
-    ticket->pieces_.push_back(ChainPiece(ticket.get(), PieceKind::kFlush, *file, chain));
+    ticket->pieces_.push_back(ChainPiece(ticket.get(), IoKind::kFlush, *file, chain));
   }
   Submit(ticket);
   return ticket;

@@ -74,7 +74,7 @@ class IoClient {
 
   std::shared_ptr<Ticket> NewTicket(size_t requests, Nanoseconds timeout, bool in_queue);
   Result<Files> FindAll(std::span<const IoRequest> requests, size_t memory_size) const;
-  Piece ChainPiece(Ticket* ticket, PieceKind kind, const File& file, ChainId chain) const;
+  IoPiece ChainPiece(Ticket* ticket, IoKind kind, const File& file, ChainId chain) const;
   // Hands the whole ticket to the engine.
   void Submit(const std::shared_ptr<Ticket>& ticket);
   void SubmitPieces(const std::shared_ptr<Ticket>& ticket, size_t begin, size_t end);

@@ -8,7 +8,7 @@ namespace fs3 {
 
 static_assert(Lanes::kLanesPerBucket <= 32);
 
-bool Lanes::Take(Piece* piece) {
+bool Lanes::Take(IoPiece* piece) {
   const auto number = static_cast<uint32_t>(ChunkIdHash()(piece->chunk) % kBuckets);
   Bucket& bucket = buckets_[number];
   const auto lane = static_cast<uint32_t>(std::countr_one(bucket.taken));
@@ -22,11 +22,11 @@ bool Lanes::Take(Piece* piece) {
   return true;
 }
 
-Piece* Lanes::Release(const Piece& piece) {
+IoPiece* Lanes::Release(const IoPiece& piece) {
   Bucket& bucket = buckets_[piece.channel / kLanesPerBucket];
   bucket.taken &= ~(1U << piece.channel % kLanesPerBucket);
   if (bucket.waiting.empty()) return nullptr;
-  Piece* next = bucket.waiting.front();
+  IoPiece* next = bucket.waiting.front();
   bucket.waiting.pop_front();
   Take(next);
   return next;

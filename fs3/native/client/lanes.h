@@ -14,7 +14,7 @@
 
 namespace fs3 {
 
-struct Piece;
+struct IoPiece;
 
 class Lanes {
  public:
@@ -22,17 +22,17 @@ class Lanes {
   static constexpr uint32_t kLanesPerBucket = 16;
 
   // Gives the piece a channel and a sequence; false when all are taken, it is then told by Release.
-  bool Take(Piece* piece);
+  bool Take(IoPiece* piece);
 
   // The update is over, in whatever way. Returns who may go on with a channel now, if somebody
   // waits.
-  Piece* Release(const Piece& piece);
+  IoPiece* Release(const IoPiece& piece);
 
  private:
   struct Bucket {
     std::array<uint64_t, kLanesPerBucket> sequences{};
     uint32_t taken = 0;  // bits
-    std::deque<Piece*> waiting;
+    std::deque<IoPiece*> waiting;
   };
 
   std::unordered_map<uint32_t, Bucket> buckets_;

@@ -21,14 +21,14 @@ namespace fs3 {
 class Ticket;
 struct ReadAttempt;
 
-enum class PieceKind : uint8_t { kRead, kWrite, kTruncate, kRemove, kQueryLast, kFlush };
+enum class IoKind : uint8_t { kRead, kWrite, kTruncate, kRemove, kQueryLast, kFlush };
 
 // One operation on one chunk (or, for kRemove, kQueryLast and kFlush, on one chain). Belongs to the
 // loop's thread once it is submitted.
-struct Piece {
+struct IoPiece {
   Ticket* ticket = nullptr;
   uint32_t request = 0;  // index in the ticket
-  PieceKind kind = PieceKind::kRead;
+  IoKind kind = IoKind::kRead;
   ChainId chain = 0;
   ChunkId chunk;
   uint32_t offset = 0;
@@ -93,7 +93,7 @@ class Ticket {
   std::vector<IoResult> results_;
   std::vector<std::shared_ptr<File>> files_;  // of the requests
   std::vector<uint64_t> ends_;                // kWrite: where each request ends in its file
-  std::vector<Piece> pieces_;                 // fixed once submitted
+  std::vector<IoPiece> pieces_;               // fixed once submitted
 
   // The loop's thread only.
   size_t missing_ = 0;            // pieces without a result
