@@ -4,8 +4,10 @@
 #include "fs3/native/bind/bind.h"
 
 NB_MODULE(_native, m) {
-  nanobind::set_leak_warnings(false);  // at exit the interpreter keeps what globals hold; not news
-  fs3::bind::BindError(m);  // first: every other file raises NativeError
+  // At exit the interpreter keeps what globals hold; that is not news.
+  nanobind::set_leak_warnings(false);
+  // First: every other file raises NativeError.
+  fs3::bind::BindError(m);
   fs3::bind::BindChecksum(m);
   fs3::bind::BindClient(m);
   fs3::bind::BindServer(m);
