@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fs3.client import fork
 from fs3.client.metadata import MetadataClient
@@ -23,6 +23,9 @@ from fs3.ids import ChainId
 from fs3.model.inode import Layout
 from fs3.model.placement import stripe_chains
 from fs3.model.routing import Routing
+
+if TYPE_CHECKING:
+    from fs3.client.handle import Handle
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,7 @@ class Link:
 
     Attributes:
         writers: files open for writing.
+        handles: their handles, which tell each other of cuts.
     """
 
     def __init__(self, open_connection: Callable[[], Connection]) -> None:
@@ -94,6 +98,7 @@ class Link:
         self._closed = False
         self._finalizer: weakref.finalize[..., Link] | None = None
         self.writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+        self.handles: weakref.WeakSet[Handle] = weakref.WeakSet()
         fork.register(self)
 
     def get(self) -> Connection:
@@ -119,6 +124,7 @@ class Link:
     def after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
         self.writers = weakref.WeakSet()
+        self.handles = weakref.WeakSet()
         if self._finalizer is not None:
             self._finalizer.detach()
             self._finalizer = None

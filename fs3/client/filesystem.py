@@ -150,7 +150,7 @@ class FileSystem:
             if len(source):
                 handle.write(0, source)
         finally:
-            handle.close()
+            handle.close(is_one_write=True)
         return len(source)
 
     def read_text(
@@ -299,6 +299,7 @@ class FileSystem:
         inode = self._call(wire.Truncate(ROOT_INODE, relative(path), length), Inode, path)
         handle = Handle(self._link, os.fspath(path), wire.Opened(inode, _NO_SESSION))
         try:
+            handle.follow(inode)
             handle.apply_cut()
         finally:
             handle.close()
@@ -492,7 +493,10 @@ class FileSystem:
     def _open(self, path: StrPath, mode: Mode, permissions: int) -> Handle:
         request = wire.Open(ROOT_INODE, relative(path), mode.flags, permissions)
         opened = self._call(request, wire.Opened, path)
-        return Handle(self._link, os.fspath(path), opened)
+        handle = Handle(self._link, os.fspath(path), opened)
+        if mode.flags & os.O_TRUNC and not opened.created:
+            handle.follow(opened.inode)
+        return handle
 
     def _inode(self, path: StrPath, follow: bool) -> Inode:
         return self._call(wire.Stat(ROOT_INODE, relative(path), follow), Inode, path)

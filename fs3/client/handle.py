@@ -8,7 +8,10 @@ not heard of it lose their bytes (`pending_cut`). Each chunk operation carries a
 that the data client was told last; where that is behind the pending one, because the file has grown
 again, the handle tells all chunks before its next read or write. When another client cuts the file,
 storage refuses the old truncate version with STALE_HANDLE; the handle then learns the new one and
-repeats the operation, ordered after the cut.
+repeats the operation, ordered after the cut. A chunk that was never written cannot know of a cut:
+storage takes a write to it under any version. The handles of one client therefore tell each other
+of cuts, and a length that cannot be published because another client cut the file is an error: the
+bytes may have been written before the cut or after it.
 """
 
 import errno
@@ -42,10 +45,11 @@ class Handle:
         self.inode: Inode = opened.inode
         self.link = link
         self._session = opened.session
-        self._lock = threading.Lock()  # of the next three: writes run in several threads
+        self._lock = threading.Lock()  # of the next four: writes run in several threads
         self._written_end = 0
         self._written_ns = 0
-        self._unpublished = False
+        self._writes = 0
+        self._published = 0  # of these writes, others see this many
         self._closed = False
         self._cut_version = 0
         self._told_length = 0
@@ -53,6 +57,7 @@ class Handle:
         self._number = self._register()
         if opened.session:
             fork.register(self)
+            link.handles.add(self)
 
     @property
     def length(self) -> int:
@@ -89,11 +94,16 @@ class Handle:
 
     def write(self, offset: int, source: memoryview) -> None:
         """Returns once the bytes are on every serving replica."""
-        self._transfer("write", offset, source)
-        with self._lock:
-            self._written_end = max(self._written_end, offset + len(source))
-            self._written_ns = time.time_ns()
-            self._unpublished = True
+        for _ in range(_CUTS_MAX):
+            version = self.inode.truncate_version
+            self._transfer("write", offset, source)
+            with self._lock:
+                if self.inode.truncate_version == version:
+                    self._written_end = max(self._written_end, offset + len(source))
+                    self._written_ns = time.time_ns()
+                    self._writes += 1
+                    return
+        raise self._kept_being_cut()
 
     def refresh(self) -> None:
         """Learns length and truncate version from the metadata service."""
@@ -104,8 +114,15 @@ class Handle:
         """Cuts or extends (with zeros) the file."""
         self.publish()
         request = wire.Truncate(self.inode.id, "", length, self._session)
-        self.adopt(self.connection.metadata.call(request, Inode, self.path))
+        self.follow(self.connection.metadata.call(request, Inode, self.path))
         self.apply_cut()
+
+    def follow(self, inode: Inode) -> None:
+        """Takes over a cut made by this process, in all its handles of the file."""
+        self.adopt(inode)
+        for handle in list(self.link.handles):
+            if handle is not self and handle.inode.id == inode.id:
+                handle.adopt(inode)
 
     def apply_cut(self) -> None:
         """Tells every chunk of the newest cut, once; a newer one by somebody else wins."""
@@ -122,10 +139,8 @@ class Handle:
 
     def publish(self) -> None:
         """Lets others see the length of what was written."""
-        if self._unpublished:
-            request = wire.Sync(self.inode.id, self._session, *self._own_end())
-            self.adopt(self.connection.metadata.call(request, Inode, self.path))
-            self._unpublished = False
+        if self._writes != self._published:
+            self._publish()
 
     def sync(self) -> None:
         """Returns once everything written survives power loss, length included."""
@@ -133,19 +148,34 @@ class Handle:
             return
         code, _ = self.connection.data.flush(self.number, self.connection.config.io_deadline_s)
         self._check(code, "flushing to media")
-        request = wire.Sync(self.inode.id, self._session, *self._own_end())
-        self.adopt(self.connection.metadata.call(request, Inode, self.path))
-        self._unpublished = False
+        self._publish()
 
-    def close(self) -> None:
-        """Ends the write session, publishing the length. A reader sends nothing."""
-        if self._closed:
-            return
-        self._closed = True
+    def close(self, *, is_one_write: bool = False) -> None:
+        """Ends the write session, publishing the length. A reader sends nothing.
+
+        Args:
+            is_one_write: opening, writing and closing are one operation to the caller, so that a
+                cut in between counts as made after it.
+
+        Raises:
+            StaleHandle: another client cut the file, and what was written since may be gone.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
         try:
             if self._session:
-                request = wire.Close(self.inode.id, self._session, *self._own_end())
+                self.link.handles.discard(self)
+                _, end = self._own_end()
+                request = wire.Close(self.inode.id, self._session, *end)
                 self.inode = self.connection.metadata.call(request, Inode, self.path)
+                is_cut = self.inode.truncate_version != request.truncate_version
+                if is_cut and request.length is not None and not is_one_write:
+                    raise StaleHandle(
+                        f"{self.path}: was truncated by another client; what was written here "
+                        "since may be gone, write it again"
+                    )
         finally:
             self._release()
 
@@ -181,22 +211,38 @@ class Handle:
             result = operation(request, buffer, connection.config.io_deadline_s)[0]
             if self.check(result, f"{verb} of {len(buffer)} bytes at {offset}"):
                 return result
-        raise StaleHandle(f"{self.path}: others keep cutting the file; coordinate its writers")
+        raise self._kept_being_cut()
 
-    def _own_end(self) -> tuple[int | None, int, int | None]:
-        """Length, truncate version and time for Sync and Close."""
-        if not self._unpublished:
-            return None, self.inode.truncate_version, None
-        return self._written_end, self.inode.truncate_version, self._written_ns
+    def _kept_being_cut(self) -> StaleHandle:
+        return StaleHandle(f"{self.path}: others keep cutting the file; coordinate its writers")
+
+    def _publish(self) -> None:
+        writes, end = self._own_end()
+        request = wire.Sync(self.inode.id, self._session, *end)
+        inode = self.connection.metadata.call(request, Inode, self.path)
+        with self._lock:  # another thread may have written meanwhile
+            self._published = max(self._published, writes)
+        self.adopt(inode)
+
+    def _own_end(self) -> tuple[int, tuple[int | None, int, int | None]]:
+        """The number of writes, and their length, truncate version and time for Sync and Close."""
+        with self._lock:
+            version = self.inode.truncate_version
+            if self._writes == self._published:
+                return self._writes, (None, version, None)
+            return self._writes, (self._written_end, version, self._written_ns)
 
     def adopt(self, inode: Inode) -> None:
-        """Takes over what the metadata service says of the file now."""
-        if inode.truncate_version != self.inode.truncate_version:
-            self._written_end = 0  # what was written before belongs to the old version
-            self._unpublished = False
-        self.inode = inode
-        self._told_length = self.length
-        self.connection.data.set_length(self._number, self._told_length, inode.truncate_version)
+        """Takes over what the metadata service says of the file now, unless newer is known."""
+        with self._lock:
+            if self._closed or inode.truncate_version < self.inode.truncate_version:
+                return
+            if inode.truncate_version > self.inode.truncate_version:
+                self._written_end = 0  # what was written before belongs to the old version
+                self._published = self._writes
+            self.inode = inode
+            self._told_length = self.length
+            self.connection.data.set_length(self._number, self._told_length, inode.truncate_version)
 
     def _register(self) -> int:
         inode = self.inode

@@ -7,12 +7,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from fs3.client.filesystem import FileSystem
-from fs3.errors import InvalidArgument, NotEmpty
+from fs3.errors import InvalidArgument, NotEmpty, StaleHandle
 
 Content = Callable[[int], bytes]
 
@@ -215,6 +216,99 @@ def test_a_writer_follows_a_cut_by_another_handle(fs: FileSystem, root: str) -> 
         writer.seek(0)
         writer.write(b"b")
     assert fs.read_bytes(f"{root}/f") == b"b" + b"a" * 9
+
+
+_CHUNK_NEVER_WRITTEN = 40 * 1024 * 1024
+
+
+@pytest.mark.parametrize("length", [0, 10, 150_000])
+@pytest.mark.parametrize("how", ["close", "flush", "fsync", "write_at", "second"])
+def test_a_writer_follows_a_cut_into_a_chunk_that_cannot_know_of_it(
+    fs: FileSystem, root: str, length: int, how: str
+) -> None:
+    path = f"{root}/f"
+    fs.write_bytes(path, b"a" * 100_000)
+    with fs.open(path, "r+b") as writer, fs.open(path, "r+b") as second:
+        second.write_at(50_000, b"c" * 50_000)
+        if how == "second":
+            second.truncate(length)
+        elif length:
+            fs.truncate(path, length)
+        else:
+            fs.open(path, "wb").close()
+        writer.seek(_CHUNK_NEVER_WRITTEN)
+        if how == "write_at":
+            writer.write_at(_CHUNK_NEVER_WRITTEN, b"bytes")
+        else:
+            writer.write(b"bytes")
+        if how == "flush":
+            writer.flush()
+        elif how == "fsync":
+            writer.fsync()
+    with fs.open(path, "rb") as reader:
+        kept = min(length, 50_000)
+        assert reader.read_at(0, 50_000) == b"a" * kept + bytes(50_000 - kept)
+        assert reader.read_at(_CHUNK_NEVER_WRITTEN, 10) == b"bytes"
+
+
+@pytest.mark.parametrize("how", ["close", "flush", "fsync"])
+def test_a_write_after_a_cut_by_another_client_is_stored_or_refused(
+    fs: FileSystem, root: str, how: str
+) -> None:
+    other = FileSystem(fs._link.open_connection, fs.url)
+    path = f"{root}/f"
+    fs.write_bytes(path, b"a" * 100)
+    writer = fs.open(path, "r+b")
+    other.truncate(path, 10)
+    refused = False
+    try:
+        writer.write_at(_CHUNK_NEVER_WRITTEN, b"bytes")
+        if how != "close":
+            getattr(writer, how)()
+    except StaleHandle:
+        refused = True
+    try:
+        writer.close()
+    except StaleHandle:
+        refused = True
+    stored = fs.stat(path).st_size == _CHUNK_NEVER_WRITTEN + 5
+    assert stored != refused
+    if stored:
+        with fs.open(path, "rb") as reader:
+            assert reader.read_at(_CHUNK_NEVER_WRITTEN, 10) == b"bytes"
+    other.close()
+
+
+def test_whole_files_written_at_once_by_two_clients_are_one_of_them(
+    fs: FileSystem, root: str
+) -> None:
+    other = FileSystem(fs._link.open_connection, fs.url)
+    path = f"{root}/f"
+
+    def write(client: FileSystem, byte: bytes) -> None:
+        for _ in range(20):
+            client.write_bytes(path, byte * 1_000)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(write, fs, b"a"), pool.submit(write, other, b"b")]:
+            done.result()
+    other.close()
+    assert fs.read_bytes(path) in (b"", b"a" * 1_000, b"b" * 1_000)
+
+
+def test_a_write_while_the_length_is_published_is_published_too(fs: FileSystem, root: str) -> None:
+    path = f"{root}/f"
+    with fs.open(path, "wb") as writer:
+
+        def write() -> None:
+            for n in range(200):
+                writer.write_at(n, b"x")
+
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(write)
+            while not done.done():
+                writer.flush()
+    assert fs.read_bytes(path) == b"x" * 200
 
 
 # Several handles.
