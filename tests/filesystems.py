@@ -91,14 +91,14 @@ class NativeStorage:
         ]
         self._chains = [self._chain(chain, directory) for chain in TABLE.chains]
         # One namespace for all: inode numbers, which name chunks, must not start anew.
-        jobs = NativeChunks(self._client(), lambda: ROUTING, timeout_s=5.0)
-        self.cluster = FakeCluster(metadata=NamespaceServer(jobs), table=TABLE, data=self._client)
+        jobs = NativeChunks(self.client(), lambda: ROUTING, timeout_s=5.0)
+        self.cluster = FakeCluster(metadata=NamespaceServer(jobs), table=TABLE, data=self.client)
 
     def stop(self) -> None:
         for server in self.servers:
             server.stop()
 
-    def _client(self) -> IoClient:
+    def client(self) -> IoClient:
         client = IoClient(cluster_id=self._id, incarnation=new_incarnation())
         client.set_routing(self._chains)
         return client

@@ -52,5 +52,5 @@ class MetadataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     chunk_size_bytes: Count = MIB
     stripe: Count = 8
     root_mode: Annotated[int, msgspec.Meta(ge=0, le=0o7777)] = 0o1777
-    entries_checked_max: Count = 1_000_000
+    entries_checked_max: Count = 200_000
     jobs: JobsConfig = JobsConfig()

@@ -161,6 +161,8 @@ class Model:
         node.length = length
 
     def symlink(self, uid: int, path: str, target: str) -> None:
+        if not target:
+            raise Refused(errno.ENOENT)
         found = self.find(uid, path, follow=False)
         self.need_room(uid, found)
         if found.slash:

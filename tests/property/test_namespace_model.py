@@ -37,15 +37,22 @@ from tests.fake_chunks import FakeChunks
 from tests.meta_world import World, decoded
 from tests.property.posix_model import Model, Node, Refused
 
-COMMON = st.sampled_from(["a", "b", "c", "a/b", "a/c", "b/a", "a/a/a", "a/b/c", "b/a/c"])
-COMPONENTS = st.sampled_from(["a", "b", "c", "a", "b", "c", "é", ".", ".."])
+NAMES = st.sampled_from(["a", "b", "c", "é"])
 ODD = st.builds(
     lambda parts, slash: "/".join(parts) + slash,
-    st.lists(COMPONENTS, min_size=1, max_size=4),
+    st.lists(st.one_of(NAMES, NAMES, st.sampled_from([".", ".."])), min_size=1, max_size=4),
     st.sampled_from(["", "/"]),
 )
-PATHS = st.one_of(COMMON, COMMON, COMMON, ODD)
-TARGETS = st.one_of(PATHS, PATHS.map(lambda path: "/" + path))
+THERE = st.runner().flatmap(lambda machine: st.sampled_from(machine.paths()))
+FREE = st.builds(
+    lambda directory, name: f"{directory}/{name}",
+    st.runner().flatmap(lambda machine: st.sampled_from(machine.directories())),
+    NAMES,
+)
+FILES = st.runner().flatmap(lambda machine: st.sampled_from(machine.files()))
+PATHS = st.one_of(THERE, THERE, FREE, ODD)
+NEW_PATHS = st.one_of(FREE, FREE, THERE, ODD)
+TARGETS = st.one_of(PATHS, ODD.map(lambda path: "/" + path))
 MODES = st.sampled_from(
     [0o777, 0o1777, 0o777, 0o1777, 0o755, 0o700, 0o555, 0o711, 0o744, 0o666, 0o000]
 )
@@ -82,6 +89,18 @@ class Namespace(RuleBasedStateMachine):
     def make_world(self) -> World:
         return World(MemoryEngine())
 
+    def paths(self) -> list[str]:
+        """Of everything that is there, or of the root alone."""
+        return [path for path, _ in self.model.below(self.model.root)] or [""]
+
+    def files(self) -> list[str]:
+        below = self.model.below(self.model.root)
+        return [path for path, node in below if not node.is_directory] or [""]
+
+    def directories(self) -> list[str]:
+        below = self.model.below(self.model.root)
+        return ["", *(path for path, node in below if node.is_directory)]
+
     # Sending
 
     def send(self, uid: int, request: wire.Request, retried: bool) -> Any:
@@ -115,7 +134,7 @@ class Namespace(RuleBasedStateMachine):
         for uid, path in zip(owners, ("a", "b", "a/a"), strict=True):
             self.mkdir(uid, path, 0o777 if path == "a" else mode, False)
 
-    @rule(uid=UIDS, path=PATHS, mode=MODES, retried=st.booleans())
+    @rule(uid=UIDS, path=NEW_PATHS, mode=MODES, retried=st.booleans())
     def mkdir(self, uid: int, path: str, mode: int, retried: bool) -> None:
         request = wire.Mkdir(ROOT_INODE, path, mode)
         self.both(uid, request, retried, lambda: self.model.mkdir(uid, path, mode))
@@ -123,7 +142,7 @@ class Namespace(RuleBasedStateMachine):
     @rule(
         target=writers,
         uid=UIDS,
-        path=PATHS,
+        path=st.one_of(PATHS, NEW_PATHS),
         how=st.sampled_from(["create", "cut", "exclusive", "open"]),
         retried=st.booleans(),
     )
@@ -152,7 +171,7 @@ class Namespace(RuleBasedStateMachine):
         )
         return multiple() if opened is None else Writer(opened, node, uid)
 
-    @rule(uid=UIDS, path=PATHS, length=LENGTHS)
+    @rule(uid=UIDS, path=NEW_PATHS, length=LENGTHS)
     def write_file(self, uid: int, path: str, length: int) -> None:
         writer = self.open(uid, path, "create", False)
         if isinstance(writer, Writer):
@@ -171,23 +190,23 @@ class Namespace(RuleBasedStateMachine):
         request = wire.Close(writer.opened.inode.id, writer.opened.session)
         self.both(writer.uid, request, retried, lambda: self.model.close(writer.node, 0))
 
-    @rule(uid=UIDS, path=PATHS, length=LENGTHS, retried=st.booleans())
+    @rule(uid=UIDS, path=st.one_of(FILES, PATHS), length=LENGTHS, retried=st.booleans())
     def truncate(self, uid: int, path: str, length: int, retried: bool) -> None:
         self.run_cuts()
         request = wire.Truncate(ROOT_INODE, path, length)
         self.both(uid, request, retried, lambda: self.model.truncate(uid, path, length))
 
-    @rule(uid=UIDS, path=PATHS, to=TARGETS, retried=st.booleans())
+    @rule(uid=UIDS, path=NEW_PATHS, to=TARGETS, retried=st.booleans())
     def symlink(self, uid: int, path: str, to: str, retried: bool) -> None:
         request = wire.Symlink(ROOT_INODE, path, to)
         self.both(uid, request, retried, lambda: self.model.symlink(uid, path, to))
 
-    @rule(uid=UIDS, path=PATHS, new=PATHS, retried=st.booleans())
+    @rule(uid=UIDS, path=st.one_of(FILES, FILES, PATHS), new=NEW_PATHS, retried=st.booleans())
     def link(self, uid: int, path: str, new: str, retried: bool) -> None:
         request = wire.Link(ROOT_INODE, path, ROOT_INODE, new)
         self.both(uid, request, retried, lambda: self.model.link(uid, path, new))
 
-    @rule(uid=UIDS, path=PATHS, new=PATHS, noreplace=st.booleans(), retried=st.booleans())
+    @rule(uid=UIDS, path=PATHS, new=NEW_PATHS, noreplace=st.booleans(), retried=st.booleans())
     def rename(self, uid: int, path: str, new: str, noreplace: bool, retried: bool) -> None:
         request = wire.Rename(ROOT_INODE, path, ROOT_INODE, new, int(noreplace))
         self.both(
