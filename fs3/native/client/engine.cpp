@@ -208,12 +208,17 @@ void Engine::BeginAttempt(IoPiece* piece, ShardLink* link, size_t bytes) {
   link->outstanding_bytes += bytes;
 }
 
-// The piece may be used until ReleaseIfUnused of its ticket.
+// The ticket and its pieces may be used until LeaveTicket.
 void Engine::EndAttempt(IoPiece* piece, ShardLink* link, size_t bytes) {
   --piece->attempts;
-  --piece->ticket->under_way_;
   inflight_bytes_ -= bytes;
   link->outstanding_bytes -= bytes;
+}
+
+// The last thing a reply does with the ticket of each of its pieces.
+void Engine::LeaveTicket(Ticket& ticket) {
+  --ticket.under_way_;
+  ReleaseIfUnused(ticket);
 }
 
 void Engine::ReleaseIfUnused(Ticket& ticket) {

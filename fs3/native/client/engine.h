@@ -88,6 +88,7 @@ class Engine {
   void Complete(Ticket& ticket);
   void BeginAttempt(IoPiece* piece, ShardLink* link, size_t bytes);
   void EndAttempt(IoPiece* piece, ShardLink* link, size_t bytes);
+  void LeaveTicket(Ticket& ticket);
   void ReleaseIfUnused(Ticket& ticket);
   ShardLink* LinkTo(const Endpoint& endpoint);
   Channel* ChannelOf(ShardLink* link);

@@ -170,7 +170,7 @@ void Engine::OnReadReply(const std::shared_ptr<ReadAttempt>& attempt, const Repl
         OnReadFailed(piece, target, code);
       }
     }
-    ReleaseIfUnused(ticket);
+    LeaveTicket(ticket);
   }
   Pump();
 }

@@ -92,7 +92,7 @@ void Engine::OnWriteReply(ShardLink* link, const std::vector<IoPiece*>& pieces,
       counters_.written_bytes.Add(piece->length);
     }
     OnUpdateReply(piece, answer, piece->length);
-    ReleaseIfUnused(ticket);
+    LeaveTicket(ticket);
   }
   Pump();
 }
@@ -128,7 +128,7 @@ void Engine::CallOne(IoPiece* piece, const RouteMember& to, uint16_t method, con
       code = fits ? static_cast<Code>(answer.code) : Code::kInternal;
     }
     handle(code, answer);
-    ReleaseIfUnused(ticket);
+    LeaveTicket(ticket);
     Pump();
   };
   counters_.frames.Add();

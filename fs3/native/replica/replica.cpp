@@ -102,7 +102,7 @@ void Replica::LeaveChain(Code code, Effects* effects) {
 
 // The predecessor will send every chunk whole; what is uncommitted here is old or lost history.
 void Replica::BecomeSyncing(Effects* effects) {
-  sink_.emplace();
+  sink_.emplace(SyncSink());
   recovered_.clear();
   LeaveChain(Code::kStaleRouting, effects);
   for (auto at = slots_.begin(); at != slots_.end();) {
@@ -120,7 +120,7 @@ void Replica::BecomeSyncing(Effects* effects) {
 
 void Replica::ContinueServing(Effects* effects) {
   AdoptRecovered(effects);
-  if (successor_syncing_) source_.emplace();
+  if (successor_syncing_) source_.emplace(SyncSource());
   for (auto at = slots_.begin(); at != slots_.end();) {
     const auto here = at++;
     Slot& slot = here->second;
@@ -152,7 +152,7 @@ void Replica::AdoptRecovered(Effects* effects) {
     update->chunk = found.chunk;
     update->version = found.version;
     update->kind = UpdateKind::kReplace;
-    slot.current.emplace();
+    slot.current.emplace(InFlight());
     slot.current->update = std::move(update);
     slot.current->persisted = true;
     ++updates_;
@@ -285,7 +285,7 @@ bool Replica::Start(Slot* slot, ClientWork work, const std::optional<ChunkState>
   if (state && state->version.chain_version == chain_version_) {
     next_sequence_ = std::max(next_sequence_, state->version.sequence + 1);
   }
-  InFlight& current = slot->current.emplace();
+  InFlight& current = slot->current.emplace(InFlight());
   current.upstream_persisted = true;
   const bool must_cut = work.update.kind == UpdateKind::kWrite && state && state->live &&
                         work.update.truncate_version > state->truncate_version &&
@@ -392,7 +392,7 @@ bool Replica::Start(Slot* slot, ForwardWork work, const std::optional<ChunkState
     --updates_;
     return false;
   }
-  InFlight& current = slot->current.emplace();
+  InFlight& current = slot->current.emplace(InFlight());
   current.upstream_persisted = work.upstream_persisted;
   current.base_gone = work.update.kind == UpdateKind::kReplace;
   current.forwards = {work.token};
@@ -412,7 +412,7 @@ bool Replica::StartCopy(Slot* slot, const ChunkId& chunk, const std::optional<Ch
   update->chunk = chunk;
   update->version = state->version;
   update->kind = UpdateKind::kReplace;
-  InFlight& current = slot->current.emplace();
+  InFlight& current = slot->current.emplace(InFlight());
   current.update = std::move(update);
   current.is_copy = current.persisted = current.upstream_persisted = true;
   return true;

@@ -132,7 +132,8 @@ class Target::RemoveRange : public std::enable_shared_from_this<RemoveRange> {
   void Continue(const ChunkId& from) {
     const size_t page = std::min<size_t>(kListPage, op_.limit - issued_);
     target_->store_->chunks().List(
-        from, page, [self = shared_from_this()](Result<ChunkList> list) { self->OnList(list); });
+        from, page,
+        [self = shared_from_this()](const Result<ChunkList>& list) { self->OnList(list); });
   }
 
  private:
@@ -245,7 +246,7 @@ void Target::Flush(ChainVersion chain_version, Done<FlushReply> done) {
   if (closing_ || chain_version != machine_.chain_version() || !machine_.is_serving()) {
     return done(WithCode<FlushReply>(Code::kStaleRouting));
   }
-  store_->chunks().Flush([done = std::move(done)](Status status) mutable {
+  store_->chunks().Flush([done = std::move(done)](const Status& status) mutable {
     done(WithCode<FlushReply>(status.code()));
   });
 }
