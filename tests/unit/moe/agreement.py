@@ -2,12 +2,7 @@
 
 import torch
 
-
-def cosine_gap(got: torch.Tensor, expected: torch.Tensor) -> float:
-    """1 - 2 <x, y> / (<x, x> + <y, y>) in float64; 0 for equal tensors."""
-    x, y = got.double(), expected.double()
-    norm = float((x * x + y * y).sum())
-    return 1 - 2 * float((x * y).sum()) / norm if norm else 0.0
+from trainer_io.moe.gemm import calc_diff
 
 
 def assert_close(
@@ -22,7 +17,7 @@ def assert_close(
     error = (x - y).abs()
     worst = (error - torch.clamp(relative * y.abs(), min=absolute)).max() if len(x) else error.sum()
     assert worst <= 0, f"an element is {float(worst):.3g} outside its bound"
-    assert cosine_gap(x, y) <= cosine
+    assert calc_diff(x, y) <= cosine
 
 
 def assert_output(got: torch.Tensor, expected: torch.Tensor) -> None:

@@ -15,13 +15,12 @@ from typing import Final
 
 import torch
 
-E4M3_MAX: Final = 448.0
+from trainer_io.moe.e4m3 import E4M3_MAX, decode, round_up_to_power_of_two
+
 SCALE_MIN: Final = 1e-4
 ROPE: Final = 64
 _MODEL1_BLOCK_ALIGNMENT: Final = 576
 _UE8M0_BIAS: Final = 127
-
-_E4M3_VALUES: Final = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def quantise_cache(cache: torch.Tensor, target: Format) -> torch.Tensor:
     packed = _empty(blocks, block_size, target, cache.device)
     codes, scales, rope = _parts(packed, target)
     values = _grouped(cache[:, :, 0, : target.nope].float(), target)
-    scale = _round_up_to_power_of_two((values.abs().amax(-1) / E4M3_MAX).clamp_min(SCALE_MIN))
+    scale = round_up_to_power_of_two((values.abs().amax(-1) / E4M3_MAX).clamp_min(SCALE_MIN))
     quantised = (values / scale[..., None]).to(torch.float8_e4m3fn).flatten(-2)
     codes.copy_(quantised.view(torch.uint8))
     scales.copy_(_encode_scale(scale, target))
@@ -92,7 +91,7 @@ def read_tokens(packed: torch.Tensor, slots: torch.Tensor, target: Format) -> to
     """
     block, offset = slots // packed.shape[1], slots % packed.shape[1]
     codes, scales, rope = (part[block, offset] for part in _parts(packed, target))
-    values = _grouped(_E4M3_VALUES.to(packed.device)[codes.long()], target)
+    values = _grouped(decode(codes), target)
     nope = values * _decode_scale(scales, target)[..., None]
     return torch.cat((nope.flatten(-2), rope.view(torch.bfloat16).float()), -1)
 
@@ -130,11 +129,6 @@ def _parts(packed: torch.Tensor, target: Format) -> tuple[torch.Tensor, ...]:
 
 def _grouped(values: torch.Tensor, target: Format) -> torch.Tensor:
     return values.reshape(*values.shape[:-1], target.groups, target.group)
-
-
-def _round_up_to_power_of_two(scale: torch.Tensor) -> torch.Tensor:
-    mantissa, exponent = torch.frexp(scale)
-    return torch.ldexp(torch.ones_like(scale), exponent - (mantissa == 0.5).int())
 
 
 def _encode_scale(scale: torch.Tensor, target: Format) -> torch.Tensor:
