@@ -49,6 +49,8 @@ def command(settings: Settings, sources: tuple[str, ...], target: str, recursive
         wanted = _pairs([place(s, connect) for s in sources], place(target, connect), target)
         with Progress("copying", total=0) as progress, _Copies(progress, recursive) as copies:
             for source, destination in wanted:
+                if recursive and _is_inside(destination, source):
+                    raise CannotRun(f"{source.text}: cannot be copied into itself")
                 copies.add(source, destination)
 
 
@@ -66,6 +68,31 @@ def _pairs(sources: list[Place], target: Place, text: str) -> Iterator[tuple[Pla
         if into and not source.name:
             raise CannotRun(f"{text}: is a directory; name the file that standard input becomes")
         yield source, target.below(source.name) if into else target
+
+
+def _is_inside(place: Place, directory: Place) -> bool:
+    """Whether the place, which need not exist yet, is the directory or somewhere below it."""
+    if type(place) is not type(directory) or directory.kind(follow=False) is not Kind.DIRECTORY:
+        return False
+    here, found = place, place.identity()
+    if found is None:
+        here = place.above()
+        found = here.identity()
+    wanted = directory.identity()
+    while found is not None and found != wanted:
+        here, below = here.below(".."), found
+        found = here.identity()
+        if found == below:  # the root
+            return False
+    return found is not None
+
+
+def _is_same(source: Place, target: Place) -> bool:
+    """Whether both are one file, which opening the target would empty."""
+    if type(source) is not type(target):
+        return False
+    found = source.identity()
+    return found is not None and found == target.identity()
 
 
 class _Copies:
@@ -104,6 +131,8 @@ class _Copies:
                 self.add(child, target.below(child.name))
 
     def _start(self, source: Place, target: Place) -> None:
+        if _is_same(source, target):
+            raise CannotRun(f"{source.text} and {target.text} are the same file")
         size = source.size()
         if size is None:
             self._progress.total = None

@@ -92,6 +92,8 @@ def cli(context: click.Context, url: str | None, directory: str | None) -> None:
 
 def main(arguments: list[str] | None = None, settings: Settings | None = None) -> int:
     """Runs one command line; the exit code."""
+    if not (sys.argv[1:] if arguments is None else arguments):
+        arguments = ["--help"]
     try:
         result: Any = cli.main(arguments, prog_name="fs3", standalone_mode=False, obj=settings)
         sys.stdout.flush()

@@ -40,8 +40,14 @@ class Place(Protocol):
 
     def below(self, name: str) -> "Place": ...
 
+    def above(self) -> "Place":
+        """The directory that has the name."""
+
     def kind(self, *, follow: bool) -> Kind | None:
         """What is there, or None."""
+
+    def identity(self) -> tuple[object, ...] | None:
+        """Equal for two names of one file or directory; None for a stream and for nothing."""
 
     def children(self) -> Iterator["Place"]: ...
 
@@ -73,11 +79,21 @@ class LocalPlace:
     def below(self, name: str) -> "LocalPlace":
         return LocalPlace(os.path.join(self.text, name))
 
+    def above(self) -> "LocalPlace":
+        return LocalPlace(os.path.dirname(os.path.abspath(self.text)))
+
     def kind(self, *, follow: bool) -> Kind | None:
         try:
             return _kind(os.stat(self.text, follow_symlinks=follow).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def identity(self) -> tuple[object, ...] | None:
+        try:
+            found = os.stat(self.text)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return "local", found.st_dev, found.st_ino
 
     def children(self) -> Iterator[Place]:
         for name in sorted(os.listdir(self.text)):
@@ -122,9 +138,18 @@ class ClusterPlace:
     def below(self, name: str) -> "ClusterPlace":
         return ClusterPlace(self.fs, posixpath.join(self.path, name))
 
+    def above(self) -> "ClusterPlace":
+        return ClusterPlace(self.fs, posixpath.dirname(self.path.rstrip("/")) or "/")
+
     def kind(self, *, follow: bool) -> Kind | None:
         try:
             return _kind(self.fs.stat(self.path, follow_symlinks=follow).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def identity(self) -> tuple[object, ...] | None:
+        try:
+            return self.fs.url, self.fs.stat(self.path).st_ino
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -164,9 +189,15 @@ class StreamPlace:
     def below(self, name: str) -> Place:
         raise CannotRun(f"-: a stream holds no {name}; name a directory")
 
+    def above(self) -> Place:
+        return self
+
     def kind(self, *, follow: bool) -> Kind | None:
         del follow
         return Kind.FILE
+
+    def identity(self) -> tuple[object, ...] | None:
+        return None
 
     def children(self) -> Iterator[Place]:
         return iter(())

@@ -141,7 +141,10 @@ def read_requests(
 ) -> list[int]:
     """Reads all of them; the bytes each one got. Files cut meanwhile are read again."""
     connection = link.get()
-    results = connection.data.read(requests, buffer.data, connection.config.io_deadline_s)
+    try:
+        results = connection.data.read(requests, buffer.data, connection.config.io_deadline_s)
+    except ValueError as error:
+        raise InvalidArgument(f"{handles[0].path}: {error}") from error
     for _ in range(_CUTS_MAX):
         failed = np.flatnonzero(results["code"])
         if not len(failed):
@@ -155,10 +158,14 @@ def read_requests(
 
 def _requests(offsets: Integers, lengths: Integers) -> tuple[IoArray, int]:
     """Requests whose samples lie one after the other in the buffer, and the buffer's size."""
-    if offsets.ndim != 1 or lengths.ndim > 1 or offsets.dtype.kind not in "ui":
+    # To numpy an empty list is one of floats.
+    are_whole = all(a.dtype.kind in "ui" or not a.size for a in (offsets, lengths))
+    if offsets.ndim != 1 or lengths.ndim > 1 or not are_whole:
         raise InvalidArgument("offsets and lengths are one-dimensional arrays of whole numbers")
     if len(offsets) and (offsets.min() < 0 or lengths.min() < 0):
         raise InvalidArgument("offsets and lengths are not negative")
+    if lengths.ndim and len(lengths) != len(offsets):
+        raise InvalidArgument(f"{len(offsets)} offsets and {len(lengths)} lengths: give one each")
     requests = np.zeros(len(offsets), IO_REQUEST)
     requests["file_offset"] = offsets
     requests["length"] = lengths

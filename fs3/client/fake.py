@@ -460,6 +460,10 @@ class FakeChannel:
         """Nothing is held, so the same channel serves the next dial."""
 
 
+_OFFSET_MAX: Final = 1 << 58
+"""Of 2^32 chunks of the largest size."""
+
+
 class _Contents:
     """The chunks of one file, as one sparse array, and the newest cut applied to them."""
 
@@ -551,6 +555,8 @@ class FakeData:
             for i, (handle, _, offset, length, begin) in enumerate(requests.tolist()):
                 if begin + length > len(buffer):
                     raise ValueError("a range leaves the buffer")
+                if offset + length > _OFFSET_MAX:
+                    raise ValueError("a range leaves the largest file")
                 if self.fail_with:
                     results[i] = self.fail_with, 0, 0
                 else:

@@ -136,6 +136,8 @@ class File(io.BufferedIOBase):
 
     def read_at(self, offset: int, size: int) -> bytes:
         """`size` bytes at `offset`, fewer only at the end of the file."""
+        if min(offset, size) < 0:
+            raise InvalidArgument(f"{self.name}: cannot read {size} bytes at {offset}")
         known = min(size, max(self.size - offset, 0))
         return filled(known, lambda into: self.readinto_at(offset, into))
 

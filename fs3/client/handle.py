@@ -204,6 +204,10 @@ class Handle:
     def _transfer(self, verb: str, offset: int, buffer: memoryview) -> Any:
         if self._closed:
             raise InvalidArgument(f"{self.path}: I/O operation on closed file")
+        if offset < 0:
+            raise InvalidArgument(f"{self.path}: {verb} at {offset}, before the beginning")
+        if offset + len(buffer) > self.chunk_size << 32:
+            raise about(from_errno(errno.EFBIG, self.path), self.path)
         for _ in range(_CUTS_MAX):
             request = one_request(self.number, offset, len(buffer))
             connection = self._connection

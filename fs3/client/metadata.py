@@ -19,7 +19,7 @@ from fs3._native import NativeError
 from fs3.client.ports import Channel
 from fs3.config.client import ClientConfig
 from fs3.config.cluster import Endpoint
-from fs3.errors import Advice, Busy, Fs3Error, TimedOut, Unavailable, from_number
+from fs3.errors import Advice, Busy, Fs3Error, InvalidArgument, TimedOut, Unavailable, from_number
 from fs3.ids import Incarnation, RequestId
 from fs3.wire import metadata as wire
 
@@ -126,17 +126,24 @@ class MetadataClient:
         begun = [self._ledger.begin() for _ in requests]
         try:
             bodies = [
-                (wire.METHOD_OF[type(request)], self._encode(request, *numbers))
-                for request, numbers in zip(requests, begun, strict=True)
+                (wire.METHOD_OF[type(request)], self._encode(request, subject, *numbers))
+                for request, subject, numbers in zip(requests, subjects, begun, strict=True)
             ]
             return self._settle(bodies, reply, subjects)
         finally:
             for number, _ in begun:
                 self._ledger.end(number)
 
-    def _encode(self, request: wire.Request, number: RequestId, acknowledged: RequestId) -> bytes:
+    def _encode(
+        self, request: wire.Request, subject: str, number: RequestId, acknowledged: RequestId
+    ) -> bytes:
         caller = wire.Caller(*self._identity, self._incarnation, number, acknowledged)
-        return _ENCODER.encode((caller, request))
+        try:
+            return _ENCODER.encode((caller, request))
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"{error.object!r}: a name must be UTF-8; rename it") from error
+        except OverflowError as error:
+            raise InvalidArgument(f"{subject}: a number is too large") from error
 
     def _settle(
         self, bodies: Sequence[tuple[int, bytes]], reply: type[Reply], subjects: Sequence[str]

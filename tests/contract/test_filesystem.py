@@ -311,6 +311,47 @@ def test_a_write_while_the_length_is_published_is_published_too(fs: FileSystem, 
     assert fs.read_bytes(path) == b"x" * 200
 
 
+# Numbers that no file has.
+
+
+def test_an_empty_batch_of_columns(fs: FileSystem, root: str) -> None:
+    fs.write_bytes(f"{root}/f", b"0123456789")
+    assert fs.read_many(f"{root}/f", [], 5).shape == (0, 5)
+    assert fs.read_many(f"{root}/f", [], []) == []
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda fs, path: fs.read_many([(path, 2**63 - 1, 5)]),
+        lambda fs, path: fs.read_many([(path, 2**63, 5)]),
+        lambda fs, path: fs.read_many([(path, 2**64, 5)]),
+        lambda fs, path: fs.read_many([(path, 0, 2**62)] * 4),
+        lambda fs, path: fs.read_many([(path, -1, 5)]),
+        lambda fs, path: fs.read_many([(path, 0, 2.5)]),
+        lambda fs, path: fs.read_many(path, [1, 2], [1]),
+        lambda fs, path: fs.read_many(path, [1, 2], [1, 2, 3]),
+        lambda fs, path: fs.open(path, "rb").read_at(-5, 3),
+        lambda fs, path: fs.open(path, "rb").read_at(0, -3),
+        lambda fs, path: fs.open(path, "rb").readinto_at(-5, bytearray(3)),
+        lambda fs, path: fs.open(path, "r+b").write_at(-5, b"x"),
+        lambda fs, path: fs.open(path, "r+b").write_at(2**63 - 2, b"xxx"),
+        lambda fs, path: fs.open(path, "r+b").write_at(2**64, b"x"),
+        lambda fs, path: fs.truncate(path, 2**70),
+        lambda fs, path: fs.open(path, "r+b").truncate(2**70),
+        lambda fs, path: fs.utime(path, (-1e30, 0)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_numbers_that_no_file_has_are_refused(
+    fs: FileSystem, root: str, read: Callable[[FileSystem, str], object]
+) -> None:
+    fs.write_bytes(f"{root}/f", b"0123456789")
+    with pytest.raises(InvalidArgument):
+        read(fs, f"{root}/f")
+    assert fs.read_bytes(f"{root}/f") == b"0123456789"
+
+
 # Several handles.
 
 

@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -236,6 +237,62 @@ def test_cp_refusals(
     assert result.code == code
     assert message in result.err
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("fs3:/dir/file", "fs3:/dir/file"),
+        ("fs3:/dir/file", "fs3:/dir"),
+        ("fs3:/dir/file", "fs3:/dir/../dir/./file"),
+        ("fs3:/dir/file", "fs3:/dir/hard"),
+        ("fs3:/dir/file", "fs3:/dir/soft"),
+        ("fs3:/dir/soft", "fs3:/dir/file"),
+    ],
+)
+def test_cp_of_a_file_onto_itself_leaves_it(
+    run: Run, fs: FileSystem, source: str, target: str
+) -> None:
+    fs.mkdir("/dir")
+    fs.write_bytes("/dir/file", b"precious" * 1_000_000)
+    fs.link("/dir/file", "/dir/hard")
+    fs.symlink("file", "/dir/soft")
+    result = run("cp", source, target)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "are the same file" in result.err
+    assert fs.read_bytes("/dir/file") == b"precious" * 1_000_000
+
+
+@pytest.mark.parametrize("target", ["/dir", "/dir/new", "/dir/sub", "/dir/sub/new", "/way/sub"])
+def test_cp_of_a_tree_into_itself_is_refused(run: Run, fs: FileSystem, target: str) -> None:
+    fs.makedirs("/dir/sub")
+    fs.write_bytes("/dir/file", b"x")
+    fs.symlink("/dir", "/way")
+    result = run("cp", "-r", "fs3:/dir", f"fs3:{target}")
+    assert (result.code, result.err) == (2, "fs3: fs3:/dir: cannot be copied into itself\n")
+    assert sorted(fs.listdir("/dir")) == ["file", "sub"]
+
+
+def test_cp_of_a_tree_beside_itself(run: Run, fs: FileSystem) -> None:
+    fs.makedirs("/dir/sub")
+    fs.write_bytes("/dir/sub/file", b"x")
+    assert run("cp", "-r", "fs3:/dir", "fs3:/dir2").code == 0
+    assert fs.read_bytes("/dir2/sub/file") == b"x"
+
+
+def test_names_that_are_not_unicode_are_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / os.fsdecode(b"caf\xe9")).write_bytes(b"x")
+    for arguments in (["cp", "-r", str(tmp_path / "tree"), "fs3:/tree"], ["cat", "/caf\udce9"]):
+        result = run(*arguments)
+        assert (result.code, result.err.count("\n")) == (1, 1)
+        assert "a name must be UTF-8" in result.err
+
+
+def test_no_arguments_show_the_help(run: Run) -> None:
+    result = run()
+    assert result.code == 0
+    assert result.out == run("--help").out
 
 
 # Failures: one line, the reason, what to do.
