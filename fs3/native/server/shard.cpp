@@ -74,7 +74,7 @@ std::vector<std::shared_ptr<Target>> Shard::targets() const {
 
 void Shard::Close() {
   closed_ = true;
-  listener_->Close();
+  listener_.reset();  // it keeps its handler, which is this
   peers_.Close();
 }
 
