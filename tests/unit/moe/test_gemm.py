@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from trainer_io.moe import gemm
 from trainer_io.moe.e4m3 import decode, round_up_to_power_of_two
+from trainer_io.moe.gemm import tiles
 from trainer_io.moe.gemm.cast import dequantise
 
 TIGHT = 2e-11
@@ -125,6 +126,19 @@ def test_bf16_storage_orders() -> None:
         d = torch.empty(33, 50)
         product(left, right, d)
         assert gemm.calc_diff(d, want) < TIGHT
+
+
+@pytest.mark.parametrize("has_units", [False, True])
+def test_bf16_output_is_rounded_once(has_units: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either way to multiply is within half a unit in the last place, added `c` included."""
+    monkeypatch.setattr(tiles, "HAS_BF16_UNITS", has_units)
+    x, y, c = random(33, 700), random(50, 700, seed=2), random(33, 50, seed=3)
+    want = x.double() @ y.double().T
+    d, summed = (torch.empty(33, 50, dtype=torch.bfloat16) for _ in range(2))
+    gemm.bf16_gemm_nt(x, y, d)
+    gemm.bf16_gemm_nt(x, y, summed, c)
+    for got, exactly in ((d, want), (summed, want + c.double())):
+        assert ((got.double() - exactly).abs() <= exactly.abs() * 2**-8 + 1e-4).all()
 
 
 def test_accumulates_into_c() -> None:

@@ -88,7 +88,7 @@ def bf16_gemm_nt(
     """Multiplies bf16 `a [m, k]` and `b [n, k]` into `d [m, n]`, summed in fp32."""
     check_bf16(a, b)
     check_product(a, b, d)
-    _write(multiply(a, b), c, d)
+    _write(multiply(a, b, torch.float32 if c is not None else d.dtype), c, d)
 
 
 def bf16_gemm_nn(

@@ -115,7 +115,7 @@ def m_grouped_bf16_gemm_nt_contiguous(
     check_bf16(a, b)
     check_product(a, b, d)
     for group, begin, end in _runs(grouped_layout, a.shape[0], b.shape[0], use_psum_layout):
-        d[begin:end] = multiply(a[begin:end], b[group])
+        d[begin:end] = multiply(a[begin:end], b[group], d.dtype)
 
 
 def m_grouped_bf16_gemm_nn_contiguous(
@@ -142,7 +142,7 @@ def m_grouped_bf16_gemm_nt_masked(
     check_bf16(a, b)
     check_product(a, b, d)
     for group, count in _counts(masked_m, a):
-        d[group, :count] = multiply(a[group, :count], b[group])
+        d[group, :count] = multiply(a[group, :count], b[group], d.dtype)
 
 
 def _runs(layout: torch.Tensor, m: int, groups: int, is_psum: bool) -> Iterator[Run]:
