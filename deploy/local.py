@@ -171,7 +171,7 @@ class LocalCluster:
                 raise PermissionError(13, "")
             space = os.statvfs(self.directory)
         free = space.f_bavail * space.f_frsize
-        if free < FREE_BYTES_MIN:
+        if free < FREE_BYTES_MIN and not is_ours:  # a full cluster must start, to be emptied
             raise NoSpace(
                 f"{self.directory} has {format_bytes(free)} free and a cluster needs at least "
                 f"{format_bytes(FREE_BYTES_MIN)}; make room, or choose another --dir"

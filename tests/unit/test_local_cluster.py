@@ -104,6 +104,15 @@ def test_too_little_space_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         LocalCluster(tmp_path).up()
 
 
+def test_a_cluster_on_a_full_disk_may_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cluster(tmp_path)
+    monkeypatch.setattr(local, "FREE_BYTES_MIN", 1 << 62)
+    with pytest.raises(InvalidArgument, match="has 3 nodes, not 4"):  # past the look at the space
+        LocalCluster(tmp_path).up(nodes=4)
+
+
 def test_a_wanted_port_in_use_is_refused(tmp_path: Path) -> None:
     with local.socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
