@@ -206,7 +206,7 @@ class PyIoClient {
     return {Checked(std::move(ticket)), std::move(memory)};
   }
 
-  nb::object Finish(UnderWay under_way) {
+  nb::object Finish(const UnderWay& under_way) {
     Wait(under_way);
     return ToArray(*under_way.ticket);
   }

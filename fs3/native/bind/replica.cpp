@@ -143,6 +143,7 @@ class CheckedReplica {
   static std::vector<Uncommitted> ToUncommitted(
       const std::vector<std::pair<nb::bytes, PyVersion>>& recovered) {
     std::vector<Uncommitted> out;
+    out.reserve(recovered.size());
     for (const auto& [chunk, version] : recovered) {
       out.push_back({ToChunk(chunk), ToVersion(version)});
     }
@@ -281,6 +282,7 @@ void BindReplica(nb::module_& m) {
            [](CheckedReplica& r, ChainVersion chain_version, uint32_t code,
               const std::vector<nb::bytes>& chunks, bool more) {
              std::vector<ChunkId> ids;
+             ids.reserve(chunks.size());
              for (const auto& chunk : chunks) ids.push_back(ToChunk(chunk));
              return r.Handle([&](Replica& m, Effects* e) {
                m.OnListed(chain_version, static_cast<Code>(code), ids, more, e);

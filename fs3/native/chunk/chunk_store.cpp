@@ -198,7 +198,7 @@ Detached ChunkStore::Impl::Close(Done done) {
     done(status);
     co_return;
   }
-  idle_waiter_ = [done = std::move(done), status](Status) mutable { done(status); };
+  idle_waiter_ = [done = std::move(done), status](const Status&) mutable { done(status); };
 }
 
 std::vector<ChunkId> ChunkStore::Impl::PendingChunks() const {

@@ -41,7 +41,7 @@ void ChunkStore::Impl::ConsiderFolding(const ChunkId& chunk, const Record& recor
 }
 
 void ChunkStore::Impl::RequestFlush() {
-  if (!flushing_ && !folding_ && !closing_ && failure_.ok()) Flush([](Status) {});
+  if (!flushing_ && !folding_ && !closing_ && failure_.ok()) Flush([](const Status&) {});
 }
 
 // After a flush most log bytes have a free place at home. One chunk after the other.

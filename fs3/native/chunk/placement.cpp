@@ -92,8 +92,9 @@ FreshBlock PlanGrowingBlock(uint32_t begin, uint32_t end, uint32_t chunk_size,
   uint8_t class_log2 = ClassFor(end - chunk_begin);
   // Doubled only where the larger block stays aligned, so that blocks of a chunk written from
   // front to back (64K, 64K, 128K, 256K, ...) fit together without gaps.
-  while ((2U << class_log2) <= allocated && chunk_begin % (2U << class_log2) == 0 &&
-         chunk_begin + (2U << class_log2) <= chunk_size) {
+  for (uint32_t twice = 2U << class_log2;
+       twice <= allocated && (chunk_begin & (twice - 1)) == 0 && chunk_begin + twice <= chunk_size;
+       twice *= 2) {
     ++class_log2;
   }
   return {class_log2, chunk_begin, begin, end};

@@ -196,7 +196,7 @@ std::string EncodeRecord(const Record& record) {
     out.Put<uint16_t>(0);
     out.Put<uint32_t>(piece.number);
     out.Put<uint32_t>(piece.position);
-    out.PutBytes(&record.crcs[piece.offset / granule], piece.length / granule * 4);
+    out.PutBytes(&record.crcs[piece.offset / granule], size_t{piece.length / granule} * 4);
   }
   return out.Take();
 }
@@ -244,7 +244,7 @@ Result<Record> DecodeRecord(std::string_view bytes) {
     if (Status status = CheckPiece(piece, end, record); !status.ok()) return status;
     end = piece.end();
     record.crcs.resize(end / granule);
-    in.GetBytes(&record.crcs[piece.offset / granule], piece.length / granule * 4);
+    in.GetBytes(&record.crcs[piece.offset / granule], size_t{piece.length / granule} * 4);
   }
   if (!in.at_end()) return Malformed("length of the record");
   return record;

@@ -79,7 +79,7 @@ size_t RocksMetaKv::WriteTogether(std::vector<Request>& requests, size_t begin,
   const Status status = db_->Write(together, /*sync=*/false);
   for (size_t i = begin; i < end; ++i) {
     answers.push_back([done = std::move(std::get<WriteRequest>(requests[i]).done),
-                       status]() mutable { done(std::move(status)); });
+                       status]() mutable { done(status); });
   }
   return end;
 }

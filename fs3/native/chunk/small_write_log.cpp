@@ -58,7 +58,7 @@ void SmallWriteLog::RestoreUse(uint32_t segment, const ChunkId& chunk, uint32_t 
 }
 
 std::vector<ChunkId> SmallWriteLog::ChunksToDrain() const {
-  if (segments_.size() * 4 < segments_max_ * 3 || segments_.empty()) return {};
+  if (segments_.size() * 4 < size_t{segments_max_} * 3 || segments_.empty()) return {};
   const auto& [number, oldest] = *segments_.begin();
   if (number == current_) return {};
   std::vector<ChunkId> out = oldest.writers;
