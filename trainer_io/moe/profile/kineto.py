@@ -12,6 +12,9 @@ import msgspec
 TRACE_BYTES_MAX: Final = 4 << 30
 """Largest unpacked trace that is read; a longer one is likely a mistake or a bomb."""
 
+TIME_NS_MAX: Final = 1 << 62
+"""Times and their differences fit into 64 bits."""
+
 GPU_CATEGORIES: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 
 
@@ -74,7 +77,7 @@ def read_trace(path: str | Path) -> Trace:
     raw = _unpack(Path(path))
     try:
         document = msgspec.json.decode(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise TraceError(
             f"{path}: not a complete JSON trace ({error}); was the file cut short? Export it again"
         ) from None
@@ -82,26 +85,30 @@ def read_trace(path: str | Path) -> Trace:
     if not isinstance(events, list):
         raise TraceError(f"{path}: no traceEvents; this is not a Kineto or Chrome trace")
     try:
-        gpu = sorted(
-            (_gpu_event(e) for e in events if e.get("cat") in GPU_CATEGORIES and e["ph"] == "X"),
-            key=lambda event: (event.begin_ns, event.end_ns),
-        )
-        annotations = tuple(
-            Annotation(e["name"], *_times(e))
-            for e in events
-            if e.get("cat") == "user_annotation" and e["ph"] == "X"
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        trace = _trace(str(path), document if isinstance(document, dict) else {}, events)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise TraceError(f"{path}: a malformed event ({error!r}); export the trace again") from None
-    if not gpu:
+    if not trace.gpu:
         raise TraceError(
             f"{path}: no GPU events; record with ProfilerActivity.CUDA on a machine with a GPU"
         )
-    meta = document if isinstance(document, dict) else {}
-    distributed = meta.get("distributedInfo") or {}
-    device = (meta.get("deviceProperties") or [{}])[0]
+    return trace
+
+
+def _trace(path: str, document: dict[str, Any], events: list[dict[str, Any]]) -> Trace:
+    gpu = sorted(
+        (_gpu_event(e) for e in events if e.get("cat") in GPU_CATEGORIES and e["ph"] == "X"),
+        key=lambda event: (event.begin_ns, event.end_ns),
+    )
+    annotations = tuple(
+        Annotation(str(e["name"]), *_times(e))
+        for e in events
+        if e.get("cat") == "user_annotation" and e["ph"] == "X"
+    )
+    distributed = document.get("distributedInfo") or {}
+    device = (document.get("deviceProperties") or [{}])[0]
     return Trace(
-        path=str(path),
+        path=path,
         gpu=tuple(gpu),
         annotations=annotations,
         rank=int(distributed.get("rank", 0)),
@@ -136,6 +143,8 @@ def _times(event: dict[str, Any]) -> tuple[int, int]:
     duration = round(event["dur"] * 1000)
     if duration < 0:
         raise ValueError(f"negative duration of {event.get('name')!r}")
+    if not -TIME_NS_MAX < begin <= begin + duration < TIME_NS_MAX:
+        raise ValueError(f"time {begin} ns of {event.get('name')!r} is out of range")
     return begin, begin + duration
 
 
@@ -143,11 +152,11 @@ def _gpu_event(event: dict[str, Any]) -> GpuEvent:
     arguments = event.get("args") or {}
     begin, end = _times(event)
     return GpuEvent(
-        name=event["name"],
+        name=str(event["name"]),
         category=event["cat"],
         device=int(arguments.get("device", event.get("pid", 0))),
         stream=int(arguments.get("stream", event.get("tid", 0))),
         begin_ns=begin,
         end_ns=end,
-        grid=tuple(arguments.get("grid") or ()),
+        grid=tuple(int(extent) for extent in arguments.get("grid") or ()),
     )

@@ -87,7 +87,7 @@ def analyse_overlap(trace: Trace) -> OverlapReport:
     computing = _spans(trace.gpu, lambda e: kinds[e.name] == "computation")
     waiting = _spans(trace.gpu, lambda e: kinds[e.name] == "waiting")
     busy = _spans(trace.gpu, lambda _: True)
-    begin, end = int(busy[0, 0]), int(busy[-1, 1])
+    begin, end = trace.gpu[0].begin_ns, max(event.end_ns for event in trace.gpu)
     exposed = difference(moving, computing)
     hidden = intersection(moving, computing)
     return OverlapReport(
