@@ -406,7 +406,8 @@ class File(io.BufferedIOBase):
                 self._writes.give_back(taken)
 
     def _drain_range(self, position: int, size: int) -> None:
-        if self._sends or self._writes.overlaps(position, size):
+        is_hole = self._writes.size and position + size > self._handle.length  # before what waits
+        if self._sends or is_hole or self._writes.overlaps(position, size):
             self._drain()
 
     # Guards.

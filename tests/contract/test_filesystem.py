@@ -311,6 +311,20 @@ def test_a_write_while_the_length_is_published_is_published_too(fs: FileSystem, 
     assert fs.read_bytes(path) == b"x" * 200
 
 
+@pytest.mark.parametrize("start", [0, 2, 65_530, 65_536, 70_000])
+@pytest.mark.parametrize("size", [10, 66_029, 1_500_000, 2_097_000, 3_000_000])
+def test_a_hole_before_what_is_still_buffered_reads_as_zeros(
+    fs: FileSystem, root: str, start: int, size: int
+) -> None:
+    expected = b"a" * 65_536 + bytes(2_097_151 - 65_536) + b"b" * 4_095
+    fs.write_bytes(f"{root}/f", expected[:65_536])
+    with fs.open(f"{root}/f", "r+b") as file:
+        file.seek(2_097_151)
+        file.write(b"b" * 4_095)
+        file.seek(start)
+        assert file.read(size) == expected[start : start + size]
+
+
 # Numbers that no file has.
 
 
