@@ -179,6 +179,25 @@ def test_extra_cache_needs_its_indices() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"indices": torch.zeros(1, 1, 1)}, "int32"),
+        ({"indices": torch.zeros(1, 2, 1, dtype=torch.int32)}, r"\[1, 1, topk\] int32"),
+        ({"topk_length": torch.ones(3)}, r"topk_length is \[3\]"),
+        ({"attn_sink": torch.ones(1)}, r"attn_sink is \[1\]: it must be \[2\]"),
+        ({"causal": True}, "causal=False"),
+    ],
+)
+def test_sparse_refusals(change: dict[str, Any], message: str) -> None:
+    packed = quantise_cache(cache(V32, 1, 2), V32)
+    q = torch.ones(1, 1, 2, 576, dtype=torch.bfloat16)
+    options: dict[str, Any] = {"indices": torch.zeros(1, 1, 1, dtype=torch.int32)} | change
+    metadata, _ = get_mla_metadata()
+    with pytest.raises(ValueError, match=message):
+        flash_mla_with_kvcache(q, packed, None, None, 512, metadata, is_fp8_kvcache=True, **options)
+
+
 @pytest.mark.parametrize("head_dim", [576, 512])
 def test_sparse_prefill(head_dim: int) -> None:
     dice = torch.Generator().manual_seed(head_dim)
@@ -222,3 +241,7 @@ def test_sparse_prefill_refusals() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             flash_mla_sparse_fwd(*arguments, 0.1)
+    with pytest.raises(ValueError, match=r"attn_sink is \[1\]: it must be \[3\]"):
+        flash_mla_sparse_fwd(q, kv, indices, 0.1, 64, attn_sink=torch.ones(1))
+    with pytest.raises(ValueError, match=r"topk_length is \[1\]: it must be \[2\]"):
+        flash_mla_sparse_fwd(q, kv, indices, 0.1, 64, topk_length=torch.ones(1))

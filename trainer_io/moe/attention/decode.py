@@ -15,6 +15,9 @@ from trainer_io.moe.attention.tiles import TILE_TOKENS, Tile, attend, finish
 
 QUERY_TYPES = (torch.bfloat16, torch.float16, torch.float32)
 
+Scope = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+"""A packed cache, the slots of it that each query attends to, and how many of them count."""
+
 
 def flash_mla_with_kvcache(
     q: torch.Tensor,
@@ -91,9 +94,10 @@ def flash_mla_with_kvcache(
         raise ValueError("sparse attention needs causal=False and is_fp8_kvcache=True")
     if (extra_k_cache is None) != (extra_indices_in_kvcache is None):
         raise ValueError("extra_k_cache and extra_indices_in_kvcache come together")
-    caches = [(k_cache, indices, topk_length)]
+    caches: list[Scope] = [(k_cache, indices, topk_length)]
     if extra_k_cache is not None and extra_indices_in_kvcache is not None:
         caches.append((extra_k_cache, extra_indices_in_kvcache, extra_topk_length))
+    _check_choice(q, caches, attn_sink)
     return _sparse(q, caches, head_dim_v, scale, attn_sink)
 
 
@@ -141,6 +145,25 @@ def _check_table(
             f"a request of {longest} tokens needs {-(-longest // page)} pages and block_table has "
             f"{block_table.shape[1]}"
         )
+
+
+def _check_choice(q: torch.Tensor, caches: list[Scope], attn_sink: torch.Tensor | None) -> None:
+    batch, s_q, h_q, head_dim = q.shape
+    width = format_of(head_dim).token_bytes
+    for cache, indices, lengths in caches:
+        if tuple(cache.shape[2:]) != (1, width) or cache.element_size() != 1:
+            raise ValueError(
+                f"a cache is {list(cache.shape)}: it must be packed [.., .., 1, {width}]"
+            )
+        if indices.dtype != torch.int32 or tuple(indices.shape[:2]) != (batch, s_q):
+            raise ValueError(
+                f"indices are {list(indices.shape)} {indices.dtype}: they must be "
+                f"[{batch}, {s_q}, topk] int32"
+            )
+        if lengths is not None and tuple(lengths.shape) != (batch,):
+            raise ValueError(f"topk_length is {list(lengths.shape)}: it must be [{batch}]")
+    if attn_sink is not None and tuple(attn_sink.shape) != (h_q,):
+        raise ValueError(f"attn_sink is {list(attn_sink.shape)}: it must be [{h_q}]")
 
 
 def _dense(
@@ -207,7 +230,7 @@ def _read_pages(
 
 def _sparse(
     q: torch.Tensor,
-    caches: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]],
+    caches: list[Scope],
     head_dim_v: int,
     scale: float,
     attn_sink: torch.Tensor | None,

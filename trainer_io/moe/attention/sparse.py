@@ -31,6 +31,10 @@ def flash_mla_sparse_fwd(
         ValueError: shapes or types that do not go together.
     """
     _check(q, kv, indices, d_v)
+    if attn_sink is not None and tuple(attn_sink.shape) != (q.shape[1],):
+        raise ValueError(f"attn_sink is {list(attn_sink.shape)}: it must be [{q.shape[1]}]")
+    if topk_length is not None and tuple(topk_length.shape) != (q.shape[0],):
+        raise ValueError(f"topk_length is {list(topk_length.shape)}: it must be [{q.shape[0]}]")
     s_q, h_q, _ = q.shape
     out = q.new_empty(s_q, h_q, d_v)
     max_logits = torch.empty(s_q, h_q, dtype=torch.float32, device=q.device)
