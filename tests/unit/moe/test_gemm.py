@@ -108,6 +108,27 @@ def test_published_limits_see_a_lost_row() -> None:
     assert gemm.calc_diff(d, x.double() @ y.double().T) > FP8
 
 
+def test_packed_scales() -> None:
+    """Bytes of the packed form, its strides, and a product that is the same bit for bit."""
+    scales = torch.tensor([[1.0, 2.0, 0.5, 4.0, 8.0], [2.0**-20, 1.0, 1.0, 1.0, 1.0]])
+    packed = gemm.get_mn_major_tma_aligned_packed_ue8m0_tensor(scales)
+    assert packed.stride() == (1, 4), "two rows, padded to 16 bytes"
+    assert packed[0].contiguous().view(torch.uint8).tolist() == [127, 128, 126, 129, 130, 0, 0, 0]
+    assert packed[1].contiguous().view(torch.uint8).tolist()[0] == 107
+    with pytest.raises(ValueError, match="use_ue8m0=True"):
+        gemm.get_mn_major_tma_aligned_packed_ue8m0_tensor(scales * 3)
+    plain = gemm.get_mn_major_tma_aligned_tensor(scales)
+    assert torch.equal(plain, scales)
+    assert plain.stride() == (1, 4)
+    a = gemm.per_token_cast_to_fp8(random(7, 700), True)
+    b = gemm.per_token_cast_to_fp8(random(9, 700, seed=2), True)
+    want, got = torch.empty(7, 9), torch.empty(7, 9)
+    gemm.fp8_gemm_nt(a, b, want)
+    left, right = ((q, gemm.get_mn_major_tma_aligned_packed_ue8m0_tensor(s)) for q, s in (a, b))
+    gemm.fp8_gemm_nt(left, right, got)
+    assert torch.equal(got, want)
+
+
 def test_storage_orders() -> None:
     a, b = (
         gemm.per_token_cast_to_fp8(random(70, 200), False),
@@ -235,7 +256,7 @@ def test_refusals() -> None:
     refused: list[tuple[Callable[[], None], str]] = [
         (lambda: gemm.fp8_gemm_nt(a, b, d, recipe=(1, 64, 64)), "recipe is"),
         (lambda: gemm.fp8_gemm_nt((a[0].float(), a[1]), b, d), "a is torch.float32"),
-        (lambda: gemm.fp8_gemm_nt((a[0], a[1].int()), b, d), "must be float32, not packed"),
+        (lambda: gemm.fp8_gemm_nt((a[0], a[1].int().repeat(1, 3)), b, d), "need 1 words"),
         (lambda: gemm.fp8_gemm_nt((a[0], a[1][:, :1]), b, d), "per row, and per 128"),
         (lambda: gemm.fp8_gemm_nt(a, (b[0], b[1][:0]), d), "per row or per 128 rows"),
         (lambda: gemm.fp8_gemm_nt(a, b, d.T), r"must end in \[4, 6\]"),

@@ -7,7 +7,7 @@ generation on a GPU and change no result; they are accepted so that code written
 
 import torch
 
-from trainer_io.moe.gemm.operands import Recipe, check_product, check_recipe, check_scaled
+from trainer_io.moe.gemm.operands import Recipe, check_product, check_recipe, scaled
 from trainer_io.moe.gemm.tiles import Scaled, multiply, multiply_scaled
 
 
@@ -25,7 +25,7 @@ def fp8_gemm_nt(
     Args:
         a: codes `[m, k]` and fp32 scales `[m, ceil(k / 128)]`, see `per_token_cast_to_fp8`.
         b: codes `[n, k]` and scales `[ceil(n / 128), ceil(k / 128)]` (`per_block_cast_to_fp8`) or
-            `[n, ceil(k / 128)]`.
+            `[n, ceil(k / 128)]`. Scales of both may be packed UE8M0, see `layout`.
         d: `[m, n]` bf16 or fp32, written.
         c: `[m, n]`, added before the one rounding; may be `d`.
 
@@ -33,8 +33,7 @@ def fp8_gemm_nt(
         ValueError: extents, types or recipe that do not go together; nothing is written.
     """
     check_recipe(recipe)
-    check_scaled("a", a, per_row_only=True)
-    check_scaled("b", b, per_row_only=False)
+    a, b = scaled("a", a, per_row_only=True), scaled("b", b, per_row_only=False)
     check_product(a[0], b[0], d)
     _write(multiply_scaled(a, b), c, d)
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import torch
 
 from trainer_io.moe.gemm.dense import check_bf16, transposed
-from trainer_io.moe.gemm.operands import Recipe, check_product, check_recipe, check_scaled
+from trainer_io.moe.gemm.operands import Recipe, check_product, check_recipe, scaled
 from trainer_io.moe.gemm.tiles import Scaled, multiply, multiply_scaled
 
 ALIGNMENT: Final = 128
@@ -48,8 +48,7 @@ def m_grouped_fp8_gemm_nt_contiguous(
         ValueError: extents, types, layout or recipe that do not go together.
     """
     check_recipe(recipe)
-    check_scaled("a", a, per_row_only=True)
-    check_scaled("b", b, per_row_only=False)
+    a, b = scaled("a", a, per_row_only=True), scaled("b", b, per_row_only=False)
     check_product(a[0], b[0], d)
     for group, begin, end in _runs(grouped_layout, a[0].shape[0], b[0].shape[0], use_psum_layout):
         rows = (a[0][begin:end], a[1][begin:end])
@@ -95,8 +94,7 @@ def m_grouped_fp8_gemm_nt_masked(
     the tiles of a GPU and changes no result.
     """
     check_recipe(recipe)
-    check_scaled("a", a, per_row_only=True)
-    check_scaled("b", b, per_row_only=False)
+    a, b = scaled("a", a, per_row_only=True), scaled("b", b, per_row_only=False)
     check_product(a[0], b[0], d)
     for group, count in _counts(masked_m, a[0]):
         rows = (a[0][group, :count], a[1][group, :count])

@@ -3,6 +3,7 @@
 import torch
 
 from trainer_io.moe.gemm.cast import GROUP
+from trainer_io.moe.gemm.layout import unpack_ue8m0
 from trainer_io.moe.gemm.tiles import Scaled
 
 Recipe = tuple[int, int, int]
@@ -16,19 +17,23 @@ def check_recipe(recipe: Recipe | None) -> None:
         raise ValueError(f"recipe is {recipe}: scales are known for {RECIPES}")
 
 
-def check_scaled(name: str, operand: Scaled, per_row_only: bool) -> None:
-    """Codes `[..., rows, k]` with scales per row or per 128 rows, and per 128 of k.
+def scaled(name: str, operand: Scaled, per_row_only: bool) -> Scaled:
+    """Codes `[..., rows, k]` with fp32 scales per row or per 128 rows, and per 128 of k.
+
+    Scales in int32 are packed UE8M0 and get unpacked.
 
     Raises:
-        ValueError: they do not; also for integer scales, which are a packed form.
+        ValueError: codes or scales of another type or extent.
     """
     codes, scales = operand
     if codes.dtype != torch.float8_e4m3fn:
         raise ValueError(f"{name} is {codes.dtype}: it must be float8_e4m3fn")
-    if scales.dtype != torch.float32:
-        raise ValueError(f"scales of {name} are {scales.dtype}: they must be float32, not packed")
     rows, k = codes.shape[-2:]
     across = -(-k // GROUP)
+    if scales.dtype == torch.int32:
+        scales = unpack_ue8m0(scales, across)
+    if scales.dtype != torch.float32:
+        raise ValueError(f"scales of {name} are {scales.dtype}: they must be float32 or int32")
     down = {rows} if per_row_only else {rows, -(-rows // GROUP)}
     if scales.shape[:-2] != codes.shape[:-2] or scales.shape[-1] != across:
         down = set()
@@ -38,6 +43,7 @@ def check_scaled(name: str, operand: Scaled, per_row_only: bool) -> None:
             f"scales of {name} are {list(scales.shape)} for {list(codes.shape)}: they must be "
             f"{per}, and per {GROUP} of k"
         )
+    return codes, scales
 
 
 def check_product(a: torch.Tensor, b: torch.Tensor, d: torch.Tensor) -> None:
