@@ -129,7 +129,7 @@ Result<IoClient::Files> IoClient::FindAll(std::span<const IoRequest> requests,
 
 std::shared_ptr<Ticket> IoClient::NewTicket(size_t requests, Nanoseconds timeout, bool in_queue) {
   const std::lock_guard lock(mutex_);
-  const auto ticket = std::make_shared<Ticket>(next_ticket_++, requests);
+  auto ticket = std::make_shared<Ticket>(next_ticket_++, requests);
   ticket->deadline_ = BootClock::now() + timeout;
   ticket->in_queue_ = in_queue;
   return ticket;

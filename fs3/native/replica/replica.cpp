@@ -453,10 +453,10 @@ void Replica::OnPersisted(const ChunkId& chunk, Version version, Code code, uint
     } else {
       Advance(at, effects);
     }
-  } else if (current.doomed || code == Code::kCorrupt) {
-    Abort(at, code, effects);  // nobody can have stored data that is not what was sent
-  } else if (is_head_ && !current.forwarded && code != Code::kUnavailable) {
-    Abort(at, code, effects);  // nobody else has it
+  } else if (current.doomed || code == Code::kCorrupt ||
+             (is_head_ && !current.forwarded && code != Code::kUnavailable)) {
+    // Nobody else has it: the data is not what was sent, or it was never forwarded.
+    Abort(at, code, effects);
   } else {
     Abort(at, Code::kUnavailable, effects);
     Fail(code, effects);

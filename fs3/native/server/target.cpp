@@ -105,11 +105,12 @@ void Target::Close(Function<void(std::unique_ptr<TargetStore>)> closed) {
   closing_ = true;
   const replica::Chain none{std::numeric_limits<ChainVersion>::max(), {}};
   Tell([&](replica::Effects* effects) { machine_.OnChain(none, effects); });
-  store_->chunks().Close([self = shared_from_this(), closed = std::move(closed)](Status) mutable {
-    // Not inside the store's own call.
-    (void)self->shard_.loop.Post(
-        [self, closed = std::move(closed)]() mutable { closed(std::move(self->store_)); });
-  });
+  store_->chunks().Close(
+      [self = shared_from_this(), closed = std::move(closed)](const Status&) mutable {
+        // Not inside the store's own call.
+        (void)self->shard_.loop.Post(
+            [self, closed = std::move(closed)]() mutable { closed(std::move(self->store_)); });
+      });
 }
 
 // ---- The machine
@@ -242,17 +243,17 @@ void Target::Execute(const replica::DropChunk& effect) {
   update.chunk_size = kChunkSizeMin;
   update.tombstone = true;
   update.use_reserve = true;
-  store_->chunks().Prepare(update, [this, dropped, update](Result<Prepared> result) {
+  store_->chunks().Prepare(update, [this, dropped, update](const Result<Prepared>& result) {
     Status status = result.status();
     if (status.ok()) status = store_->chunks().Commit(update.chunk, update.version);
     if (!status.ok()) return dropped(status.code());
     store_->chunks().Forget(update.chunk, update.version,
-                            [dropped](Status forgotten) { dropped(forgotten.code()); });
+                            [dropped](const Status& forgotten) { dropped(forgotten.code()); });
   });
 }
 
 void Target::Execute(const replica::SyncFinished& effect) {
-  store_->chunks().Flush([this, effect](Status status) {
+  store_->chunks().Flush([this, effect](const Status& status) {
     auto found = predecessors_.extract(effect.token);
     if (found.empty()) return;
     AcknowledgeReply reply;
@@ -276,7 +277,7 @@ void Target::Execute(const replica::TargetFailed& effect) {
 
 void Target::FlushToMedia() {
   if (closing_ || std::exchange(flushing_, true)) return;
-  store_->chunks().Flush([this](Status) { flushing_ = false; });
+  store_->chunks().Flush([this](const Status&) { flushing_ = false; });
 }
 
 // Growth ends a little before the reserve, so that what is under way still fits.
