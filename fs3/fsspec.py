@@ -18,7 +18,7 @@ import stat
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.spec import AbstractFileSystem
@@ -29,17 +29,34 @@ from fs3.client.file import File
 from fs3.client.filesystem import FileSystem
 from fs3.client.path import split_url
 from fs3.client.transfer import copy, pump, upload
-from fs3.errors import NotFound
+from fs3.errors import InvalidArgument, NotFound
 
 R = TypeVar("R")
+
+_FSSPEC_OPTIONS: Final = frozenset(
+    {
+        "asynchronous",
+        "batch_size",
+        "listings_expiry_time",
+        "loop",
+        "max_paths",
+        "skip_instance_cache",
+        "use_listings_cache",
+    }
+)
 
 
 class Fs3FileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Args:
     url: cluster manager, as for `fs3.connect`.
+    cluster: the same, for callers that use the name `url` themselves, as pandas.read_parquet does.
     directory: of a local cluster, as for `fs3.connect`.
     filesystem: an open `FileSystem` to use instead of connecting.
     auto_mkdir: make missing parent directories when writing.
+    options: fsspec's own, see `fsspec.spec.AbstractFileSystem`.
+
+    Raises:
+        InvalidArgument: an option that nobody knows; it might have been meant to name a cluster.
     """
 
     protocol: ClassVar[str] = "fs3"
@@ -49,13 +66,20 @@ class Fs3FileSystem(AbstractFileSystem):  # type: ignore[misc]
         self,
         url: str | None = None,
         directory: str | None = None,
+        cluster: str | None = None,
         filesystem: FileSystem | None = None,
         auto_mkdir: bool = True,
         **options: Any,
     ) -> None:
+        unknown = sorted(options.keys() - _FSSPEC_OPTIONS)
+        if unknown:
+            raise InvalidArgument(
+                f"fs3 knows no storage option {', '.join(unknown)}; name the cluster by `url`, "
+                "`cluster` or `directory`"
+            )
         super().__init__(**options)
-        self.url = url
-        self.filesystem = filesystem or _shared(url, directory)
+        self.url = url or cluster
+        self.filesystem = filesystem or _shared(self.url, directory)
         self.auto_mkdir = auto_mkdir
 
     @classmethod

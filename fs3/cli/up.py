@@ -4,7 +4,7 @@ import click
 
 from fs3.cli.cluster import run_local
 from fs3.cli.output import json_option
-from fs3.cli.settings import Settings, location_options
+from fs3.cli.settings import CannotRun, Settings, location_options
 
 
 @click.command()
@@ -28,6 +28,10 @@ def command(
     A cluster that runs already is left as it is; a stopped one is started again with its data, on
     the same ports where they are free.
     """
+    if settings.url is not None:
+        raise CannotRun(
+            f"{settings.url} names a cluster that runs; `fs3 up` starts a local one, named by --dir"
+        )
     given = {"--nodes": nodes, "--replicas": replicas, "--chains": chains, "--port": port}
     arguments = [text for name, n in given.items() if n is not None for text in (name, str(n))]
     return run_local(settings, "up", *arguments, *(["--json"] if as_json else []))
