@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,15 +55,22 @@ def test_samples_are_taken_in_turn() -> None:
 
 
 def test_cpu_of_a_whole_process_tree_is_counted() -> None:
-    burn = "import time\nwhile time.process_time() < 0.2: pass\nprint('done', flush=True)\ninput()"
+    wait = "print('here', flush=True)\ninput()\n"
+    burn = f"import time\n{wait}while time.process_time() < 0.3: pass\n{wait}"
     shell = f'"{sys.executable}" -c "{burn}"; true'
     with subprocess.Popen(
-        shell, shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        shell, shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     ) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
-        stdout = process.stdout
-        time.sleep(0.05)  # the child exists when the measurement begins or is counted whole
-        usage = measured(stdout.readline, [process.pid])
+        stdin, stdout = process.stdin, process.stdout
+        assert stdout.readline() == b"here\n"
+
+        def work() -> None:
+            stdin.write(b"\n")
+            assert stdout.readline() == b"here\n"
+
+        usage = measured(work, [process.pid])
         assert 0.1 < usage.cpu_seconds < 1.0
         process.communicate(b"\n")
 
@@ -72,7 +78,7 @@ def test_cpu_of_a_whole_process_tree_is_counted() -> None:
 def test_own_cpu_is_counted_by_nanoseconds() -> None:
     usage = measured(lambda: sum(range(200_000)), [os.getpid()])
     assert 0 < usage.cpu_seconds <= usage.seconds * 4
-    assert usage.cpu_us_per(1000) == usage.cpu_seconds * 1000
+    assert usage.cpu_us_per(1000) == pytest.approx(usage.cpu_seconds * 1000)
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
