@@ -5,6 +5,7 @@ socket or a lock registers here and is reset in the child before any user code r
 alternative, comparing process ids on each call, would cost every read and could not free a lock.
 """
 
+import gc
 import os
 import weakref
 from typing import Final, Protocol
@@ -34,6 +35,9 @@ def register(item: Forkable) -> None:
 def _reset_in_child() -> None:
     global _is_child
     _is_child = True
+    # What the parent left to the collector, gRPC's channels among it, must not be finalised here:
+    # gRPC aborts when it is used in a child.
+    gc.freeze()
     for item in list(_registered):
         item.after_fork_in_child()
 

@@ -1,5 +1,7 @@
 """A forked child follows the routing over fs3rpc: newer versions arrive, a dead server is left."""
 
+import gc
+import os
 import threading
 from collections.abc import Iterator
 
@@ -7,6 +9,7 @@ import msgspec
 import pytest
 
 from fs3._native import RpcServer
+from fs3.client import fork
 from fs3.client.follower import RoutingFollower
 from fs3.ids import ClusterId, Incarnation, NodeId
 from fs3.model.routing import Node, NodeKind, NodeState, Routing
@@ -104,3 +107,28 @@ def test_newer_routing_arrives_also_from_the_next_server(servers: list[MetadataS
     assert arrived == [1, 2, 3]
     heard = second.asked[-1]
     assert (heard.client, heard.description) == (77, "a worker")
+
+
+def test_a_forked_child_never_finalises_garbage_of_its_parent() -> None:
+    """gRPC objects that wait for the collector abort the process that finalises them."""
+
+    class Finalised:
+        def __init__(self) -> None:
+            self.itself = self  # only the collector can free it
+
+        def __del__(self) -> None:
+            if os.getpid() != parent:
+                os._exit(3)
+
+    parent = os.getpid()
+    gc.disable()
+    try:
+        Finalised()
+        child = os.fork()
+        if child == 0:
+            gc.collect()
+            os._exit(0 if fork.is_child() else 4)
+        _, status = os.waitpid(child, 0)
+    finally:
+        gc.enable()
+    assert status == 0
