@@ -7,7 +7,12 @@ Everything else is reached from the object that `connect` returns. Errors are in
 are loaded when they are first used, so that importing fs3 and its commands start fast.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# gRPC's own fork handlers abort a child now and then, also one that never uses gRPC; fs3 keeps it
+# out of forked children by itself. gRPC reads this when it is first used.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from fs3.client.aio import AsyncFile, AsyncFileSystem
