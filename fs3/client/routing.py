@@ -1,8 +1,6 @@
-"""A client's link to the cluster manager: the routing, its session, and evidence of dead nodes.
+"""A client's link to the cluster manager: the routing and its session.
 
-The session tells the cluster that this client process lives, so that its open files are kept. The
-evidence makes a kill visible at once: a client that meets a refused or reset connection says so,
-and the manager probes that node.
+The session tells the cluster that this client process lives, so that its open files are kept.
 """
 
 import logging
@@ -14,7 +12,7 @@ from typing import Final
 import grpc
 
 from fs3.config.cluster import Endpoint
-from fs3.ids import UNKNOWN_CLUSTER, ClusterId, Incarnation, NodeId, node_of
+from fs3.ids import UNKNOWN_CLUSTER, ClusterId, Incarnation
 from fs3.model.routing import Routing
 from fs3.runtime.routing import RoutingWatcher
 from fs3.wire.proto import manager_pb2, manager_pb2_grpc
@@ -83,26 +81,6 @@ class ManagerLink:
     def subscribe(self, subscriber: Callable[[Routing], None]) -> None:
         """As `RoutingWatcher.subscribe`."""
         self._watcher.subscribe(subscriber)
-
-    def report(self, node: NodeId, *, refused: bool) -> None:
-        """A connection to `node` was refused, or reset. Returns at once; losing it is harmless."""
-        known = next((n for n in self.routing().nodes if n.id == node), None)
-        if known is None:
-            return
-        kind = manager_pb2.CONNECTION_REFUSED if refused else manager_pb2.CONNECTION_RESET
-        evidence = manager_pb2.Evidence(node_id=node, incarnation=known.incarnation, kind=kind)
-        try:
-            self._stub.ReportEvidence.future(evidence, timeout=_CALL_TIMEOUT_S)
-        except (grpc.RpcError, ValueError) as failure:
-            log.debug("evidence about node %d was lost: %s", node, failure)
-
-    def report_endpoint(self, endpoint: Endpoint, *, refused: bool) -> None:
-        """As `report`, for whichever storage node serves targets at `endpoint`."""
-        members = (member for chain in self.routing().chains for member in chain.members)
-        at_endpoint = (m.target for m in members if (m.host, m.port) == endpoint)
-        target = next(at_endpoint, None)
-        if target is not None:
-            self.report(node_of(target), refused=refused)
 
     def close(self) -> None:
         """Ends the session and the stream; idempotent."""
